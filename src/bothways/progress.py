@@ -1,0 +1,76 @@
+"""Progress of long work: a rich bar on a terminal, plain lines elsewhere; always with rate and time left."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+console = Console(stderr=True)
+
+
+class Meter:
+    """Counts finished units of one piece of work; made by `progress`."""
+
+    def __init__(self, title: str, total: int, unit: str, bar: Progress | None, every_s: float) -> None:
+        self.title, self.total, self.unit, self.every_s = title, total, unit, every_s
+        self.done = 0
+        self.note = ""
+        self.started = self.last_line = time.monotonic()
+        self.bar = bar
+        self.task = bar.add_task(title, total=total, rate="", note="") if bar else None
+
+    @property
+    def rate(self) -> float:
+        """Units finished in a second, since the start."""
+        return self.done / max(time.monotonic() - self.started, 1e-9)
+
+    def advance(self, n: int = 1, note: str = "") -> None:
+        """Adds `n` finished units; `note` (a loss, a file's name) is shown beside the rate."""
+        self.done += n
+        self.note = note
+        if self.bar is not None and self.task is not None:
+            self.bar.update(self.task, advance=n, rate=f"{self.rate:.1f} {self.unit}/s", note=note)
+        elif time.monotonic() - self.last_line >= self.every_s:
+            self.last_line = time.monotonic()
+            self.line()
+
+    def line(self) -> None:
+        """Prints where the work stands as one plain line on standard error."""
+        left_s = (self.total - self.done) / self.rate if self.done else float("nan")
+        left = f", {left_s:.0f} s left" if 0 < left_s < float("inf") else ""
+        note = f", {self.note}" if self.note else ""
+        print(
+            f"{self.title}: {self.done}/{self.total} {self.unit}, {self.rate:.1f} {self.unit}/s{left}{note}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+@contextmanager
+def progress(title: str, total: int, unit: str, *, every_s: float = 10.0) -> Iterator[Meter]:
+    """Yields a `Meter` for `total` units of work.
+
+    Args:
+        title: what is done, shown first.
+        total: how many units there are.
+        unit: their name in the plural, for the rate (`"windows"` gives `windows/s`).
+        every_s: off a terminal, the least time between two lines.
+    """
+    if not console.is_terminal:
+        meter = Meter(title, total, unit, None, every_s)
+        yield meter
+        meter.line()
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=console) as bar:
+        yield Meter(title, total, unit, bar, every_s)
