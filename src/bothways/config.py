@@ -1,0 +1,338 @@
+"""Every setting of a run, validated; TOML in and out; an unknown key is answered with the nearest known one."""
+
+import difflib
+import json
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from bothways.errors import UserError
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Settings(BaseModel):
+    """Base of all settings: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class EncoderConfig(Settings):
+    """The encoder, in BERT's words (Devlin et al. 2019, section 3; names as in transformers' BertConfig)."""
+
+    hidden_size: Count = 256
+    num_hidden_layers: Count = 8
+    num_attention_heads: Count = 8
+    intermediate_size: Count = 1024
+    hidden_act: Literal["gelu", "gelu_tanh", "relu", "silu"] = "gelu"
+    gated: bool = False
+    """Feed-forward with a gate: act(x W_g) * (x W_1) (GLU, Shazeer 2020) instead of act(x W_1)."""
+    norm: Literal["post", "pre"] = "pre"
+    """Layer norm after each residual sum (BERT, both references' first form) or before each sub-layer."""
+    final_norm: bool = True
+    """One more layer norm after the last block; only for `norm = "pre"`."""
+    layer_norm_eps: Positive = 1e-12
+    qkv_bias: bool = True
+    linear_bias: bool = True
+    """Biases of the attention output and the feed-forward layers."""
+    hidden_dropout_prob: Fraction = 0.1
+    attention_probs_dropout_prob: Fraction = 0.0
+    initializer_range: Positive = 0.02
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
+                f"{self.num_attention_heads}; change one of them"
+            )
+        if self.norm == "post" and self.final_norm:
+            raise ValueError('final_norm belongs to norm = "pre"; set final_norm = false')
+        return self
+
+
+ENCODER_SIZES: dict[str, dict[str, int]] = {
+    "nano": {"num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 256},
+    "tiny": {"num_hidden_layers": 6, "hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 512},
+    "small": {
+        "num_hidden_layers": 8,
+        "hidden_size": 256,
+        "num_attention_heads": 8,
+        "intermediate_size": 1024,
+    },
+    "base": {
+        "num_hidden_layers": 12,
+        "hidden_size": 512,
+        "num_attention_heads": 8,
+        "intermediate_size": 2048,
+    },
+}
+
+
+class TextConfig(Settings):
+    """The text front end: sizes of BERT's three embedding tables."""
+
+    vocab_size: Count = 30522
+    max_position_embeddings: Count = 512
+    type_vocab_size: Annotated[int, Field(ge=0)] = 2
+    """Segments; 0 = no segment embedding (the tiny classifier of the second reference)."""
+    norm: bool = True
+    """Layer norm after the sum of the embeddings, as in BERT."""
+    pad_token_id: int | None = 0
+
+
+class SignalConfig(Settings):
+    """What the numbers in a store are: the part of the input contract that preparing a recording decides."""
+
+    unit: Literal["uV"] = "uV"
+    sfreq_hz: Positive = 200.0
+    band_hz: tuple[Positive, Positive] = (0.5, 70.0)
+    """Band-pass; the upper edge is lowered, and said so, where a recording's own rate does not reach it."""
+    notch_hz: Positive | None = 50.0
+    """Mains frequency that is taken out with its harmonics; None = none."""
+    reference: Literal["file", "average"] = "file"
+    """`file` = as recorded; `average` = mean of the good channels subtracted."""
+    normaliser: Literal["recording_robust"] = "recording_robust"
+    """Per recording and channel: minus the median, divided by the robust SD, clipped at ±15."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        low, high = self.band_hz
+        if not low < high < self.sfreq_hz / 2:
+            raise ValueError(
+                f"band_hz {low:g}-{high:g} does not lie below half of sfreq_hz {self.sfreq_hz:g}; "
+                "lower the band or raise the rate"
+            )
+        return self
+
+    def differences(self, other: "SignalConfig") -> dict[str, tuple[Any, Any]]:
+        """Returns the fields in which two contracts differ for a model: name -> (here, other).
+
+        50 and 60 Hz are the same thing, mains taken out; with and without a notch are not.
+        """
+        mine, theirs = self.model_dump(), other.model_dump()
+        if self.notch_hz is not None and other.notch_hz is not None:
+            mine["notch_hz"] = theirs["notch_hz"]
+        return {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name]}
+
+
+class PatchConfig(Settings):
+    """The EEG front end: how a window becomes a sequence of vectors."""
+
+    tokens: Literal["channel", "all_channels"] = "channel"
+    """One token per channel and patch, any montage; or the walkthrough's form, all channels flattened in one."""
+    ch_names: tuple[str, ...] = ()
+    """Fixed order of channels; needed by, and only for, `tokens = "all_channels"`; empty = taken from the store."""
+    patch_s: Positive = 1.0
+    max_patches: Count = 60
+    """Longest window in patches (learned positions; the sinusoidal ones have no limit)."""
+    features: tuple[Literal["samples", "spectrum"], ...] = ("samples", "spectrum")
+    """What a patch's vector holds: robust-scaled samples, log power spectrum in microvolts."""
+    spectrum_hz: tuple[Positive, Positive] = (1.0, 45.0)
+    baseline: bool = False
+    """Subtract each subject's resting log spectrum (a calibration without labels)."""
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    """Position in time; where a channel lies is a separate embedding of its coordinates."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.features or len(set(self.features)) != len(self.features):
+            raise ValueError('features must name "samples", "spectrum" or both, each once')
+        if self.ch_names and self.tokens != "all_channels":
+            raise ValueError('ch_names belongs to tokens = "all_channels"; remove it')
+        if self.baseline and "spectrum" not in self.features:
+            raise ValueError('baseline needs "spectrum" in features: it is subtracted from the spectrum')
+        return self
+
+
+class MaskingConfig(Settings):
+    """Which positions are hidden, and by what."""
+
+    kind: Literal["block", "random"] = "block"
+    """`block` = stretches in space and time (EEG); `random` = single positions, as BERT and the walkthrough."""
+    ratio: Annotated[float, Field(gt=0, lt=1)] = 0.55
+    mask: Fraction = 1.0
+    """Share of the hidden positions that get [MASK]; BERT: 0.8."""
+    random: Fraction = 0.0
+    """Share that gets another position's content; BERT: 0.1. The rest stays unchanged (BERT: 0.1)."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.mask + self.random > 1:
+            raise ValueError(f"mask {self.mask} + random {self.random} is over 1; lower one of them")
+        return self
+
+
+class ObjectiveConfig(Settings):
+    """Masked reconstruction: the losses and their weights."""
+
+    loss: Literal["smooth_l1", "mse"] = "smooth_l1"
+    samples_weight: Annotated[float, Field(ge=0)] = 1.0
+    spectrum_weight: Annotated[float, Field(ge=0)] = 1.0
+    cls_weight: Annotated[float, Field(ge=0)] = 0.5
+    """Weight of rebuilding the hidden patches from [CLS] and their place alone; 0 = no such decoder."""
+
+
+class WindowConfig(Settings):
+    """How recordings are cut when they are read."""
+
+    window_s: Positive = 10.0
+    stride_s: Positive = 10.0
+    jitter_s: Annotated[float, Field(ge=0)] = 0.0
+    """In training, each window starts up to this much earlier or later, drawn per (seed, epoch, window)."""
+
+
+class TrainingConfig(Settings):
+    """The training loop: AdamW, warm-up then cosine to zero at the last step."""
+
+    steps: Count = 1000
+    batch_size: Count = 32
+    learning_rate: Positive = 5e-4
+    weight_decay: Annotated[float, Field(ge=0)] = 0.05
+    """Not applied to biases, norms and single vectors."""
+    beta2: Fraction = 0.98
+    warmup_fraction: Fraction = 0.1
+    max_grad_norm: Positive = 1.0
+    precision: Literal["auto", "float32", "bf16"] = "auto"
+    """`auto` = bf16 autocast on an accelerator that has it, float32 elsewhere."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    log_every: Count = 50
+    workers: Annotated[int, Field(ge=0)] = 0
+
+
+class PretrainConfig(Settings):
+    """`bothways eeg pretrain`."""
+
+    encoder: EncoderConfig = EncoderConfig()
+    patches: PatchConfig = PatchConfig()
+    windows: WindowConfig = WindowConfig()
+    masking: MaskingConfig = MaskingConfig()
+    objective: ObjectiveConfig = ObjectiveConfig()
+    training: TrainingConfig = TrainingConfig()
+    validation_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Share of the subjects kept out to measure the reconstruction error on."""
+
+
+class FinetuneConfig(Settings):
+    """`bothways eeg finetune`; `encoder` and `patches` are used by `--from scratch` only."""
+
+    encoder: EncoderConfig = EncoderConfig()
+    patches: PatchConfig = PatchConfig()
+    windows: WindowConfig = WindowConfig()
+    training: TrainingConfig = TrainingConfig(steps=300, learning_rate=3e-4, batch_size=16)
+    pool: Literal["cls", "mean"] = "cls"
+    head_dropout: Fraction = 0.1
+    freeze_encoder: bool = False
+    class_weights: Literal["none", "balanced"] = "balanced"
+    train_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.6
+    validation_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.2
+    """Shares of the subjects where no split file is given; the rest are tested on."""
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def load_config(kind: type[S], path: Path | None = None, changes: Sequence[str] = (), **base: Any) -> S:
+    """Builds the settings from defaults, then `base`, then a TOML file, then `a.b=c` changes.
+
+    `encoder.size = "tiny"` is accepted as a short form for one of `ENCODER_SIZES`.
+
+    Raises:
+        UserError: no such file, not TOML, an unknown key (the nearest is named) or a value out of range.
+    """
+    values: dict[str, Any] = dict(base)
+    if path is not None:
+        try:
+            from_file = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise UserError(f"{path}: expected a recipe (TOML) here, found none; check the path") from None
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+            raise UserError(f"{path}: expected TOML, but {problem}") from None
+        values = _merge(values, from_file)
+    for change in changes:
+        values = _merge(values, _parse_change(change))
+    return validate(kind, values, source=str(path) if path else "settings")
+
+
+def validate(kind: type[S], values: dict[str, Any], source: str = "settings") -> S:
+    """Checks plain values against a kind of settings; see `load_config`."""
+    values = _merge({}, values)
+    encoder = values.get("encoder")
+    if isinstance(encoder, dict) and "size" in encoder:
+        size = encoder.pop("size")
+        if size not in ENCODER_SIZES:
+            raise UserError(f"{source}: encoder.size: expected one of {', '.join(ENCODER_SIZES)}, got {size!r}")
+        values["encoder"] = ENCODER_SIZES[size] | encoder
+    try:
+        return kind.model_validate(values)
+    except ValidationError as problem:
+        raise UserError(f"{source}: {'; '.join(_explain(kind, problem))}") from None
+
+
+def _explain(kind: type[Settings], problem: ValidationError) -> Iterator[str]:
+    for error in problem.errors():
+        name = ".".join(str(part) for part in error["loc"])
+        if error["type"] != "extra_forbidden":
+            message = error["msg"].removeprefix("Value error, ")
+            got = "" if isinstance(error["input"], dict) else f" (got {error['input']!r})"
+            yield f"{name}: {message}{got}" if name else f"{message}"
+            continue
+        known = _known_names(kind)
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        near = near or [full for full in known if full.split(".")[-1] == name.split(".")[-1]]
+        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
+        yield f"unknown setting '{name}'; {hint}"
+
+
+def _known_names(kind: type[Settings], prefix: str = "") -> list[str]:
+    names: list[str] = []
+    for name, field in kind.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, Settings):
+            names += _known_names(inner, f"{prefix}{name}.")
+        else:
+            names.append(f"{prefix}{name}")
+    return names
+
+
+def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    merged = {k: _merge({}, v) if isinstance(v, dict) else v for k, v in below.items()}
+    for key, value in above.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = _merge(merged[key], value) if both else value
+    return merged
+
+
+def _parse_change(change: str) -> dict[str, Any]:
+    name, equals, text = change.partition("=")
+    if not equals or not name.strip():
+        raise UserError(f"--set {change}: expected name=value, e.g. training.steps=500")
+    try:
+        value: Any = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    for part in reversed(name.strip().split(".")):
+        value = {part: value}
+    return value
+
+
+def to_toml(settings: Settings) -> str:
+    """Writes settings as TOML that `load_config` reads back equal; None is left out, for TOML has none."""
+    lines: list[str] = []
+
+    def table(values: dict[str, Any], name: str) -> None:
+        plain = {k: v for k, v in values.items() if not isinstance(v, dict) and v is not None}
+        if name and plain:
+            lines.append(f"\n[{name}]")
+        lines.extend(f"{k} = {json.dumps(v, ensure_ascii=False)}" for k, v in plain.items())
+        for key, value in values.items():
+            if isinstance(value, dict):
+                table(value, f"{name}.{key}" if name else key)
+
+    table(settings.model_dump(mode="json"), "")
+    return "\n".join(lines).strip() + "\n"
