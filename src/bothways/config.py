@@ -156,6 +156,9 @@ class MaskingConfig(Settings):
     kind: Literal["block", "random"] = "block"
     """`block` = stretches in space and time (EEG); `random` = single positions, as BERT and the walkthrough."""
     ratio: Annotated[float, Field(gt=0, lt=1)] = 0.55
+    block_space: Fraction = 0.4
+    block_time: Fraction = 0.3
+    """Largest extent of one block, as shares of the channels and of the window."""
     mask: Fraction = 1.0
     """Share of the hidden positions that get [MASK]; BERT: 0.8."""
     random: Fraction = 0.0
@@ -176,6 +179,43 @@ class ObjectiveConfig(Settings):
     spectrum_weight: Annotated[float, Field(ge=0)] = 1.0
     cls_weight: Annotated[float, Field(ge=0)] = 0.5
     """Weight of rebuilding the hidden patches from [CLS] and their place alone; 0 = no such decoder."""
+
+
+class HeadConfig(Settings):
+    """One head of a model; which fields matter depends on `kind`."""
+
+    kind: Literal["reconstruction", "cls_reconstruction", "mlm", "nsp", "sequence", "position", "span"]
+    weight: Annotated[float, Field(ge=0)] = 1.0
+    """Of this head's loss in the sum."""
+    features: dict[str, Count] = {}
+    """Reconstruction: what is rebuilt and how many numbers each is."""
+    feature_weights: dict[str, float] = {}
+    """Reconstruction: weight of each feature's loss; 1 where not given."""
+    loss: Literal["smooth_l1", "mse"] = "smooth_l1"
+    classes: tuple[str, ...] = ()
+    """Sequence and position heads: names of the classes, in the order of the outputs."""
+    class_weights: tuple[float, ...] = ()
+    pool: Literal["cls", "mean"] = "cls"
+    dropout: Fraction = 0.0
+
+
+class ModelConfig(Settings):
+    """All that is needed to build a model again: one front end, the encoder, the heads."""
+
+    encoder: EncoderConfig
+    patches: PatchConfig | None = None
+    text: TextConfig | None = None
+    signal: SignalConfig | None = None
+    """EEG: the contract of the recordings that the model was trained on."""
+    pooler: bool = False
+    """BERT's dense layer and tanh on [CLS], read by the NSP and sequence heads."""
+    heads: dict[str, HeadConfig] = {}
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.patches is None) == (self.text is None):
+            raise ValueError("expected one front end: patches (EEG) or text")
+        return self
 
 
 class WindowConfig(Settings):

@@ -1,0 +1,281 @@
+"""What is read from the encoder: reconstruction, MLM, NSP, a label for the sequence, for each position, a span.
+
+Every head says which rows of the encoder's output it reads, turns them into a prediction, and gives its loss as a
+sum and a count, so that a batch split over steps or processes has the loss of the whole batch.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from bothways.config import EncoderConfig, HeadConfig
+from bothways.encoder import ACTIVATIONS, Embedded, Rows, first_positions
+
+Batch = Mapping[str, Tensor]
+IGNORED = -100
+"""The label of a position or sequence that has none."""
+
+
+class LossSum(NamedTuple):
+    """A loss before division: the sum over `count` items."""
+
+    sum: Float[Tensor, ""]
+    count: Float[Tensor, ""]
+
+    def mean(self) -> Float[Tensor, ""]:
+        """Returns the sum divided by the count; 0 where nothing counts, so that nothing masked is not NaN."""
+        return self.sum / self.count.clamp_min(torch.finfo(self.count.dtype).tiny)
+
+
+class Pooler(nn.Module):
+    """BERT's dense layer and tanh on [CLS] (google-research/bert, modeling.py)."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(size, size)
+
+    def forward(self, cls: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """Maps the [CLS] vector of each sequence."""
+        return self.dense(cls).tanh()
+
+
+class Head(nn.Module):
+    """Base of the heads."""
+
+    reads_pooled = False
+    """True = `Rows` alone are not enough: the head wants the pooler's output, passed as `pooled`."""
+
+    def __init__(self, config: HeadConfig) -> None:
+        super().__init__()
+        self.config = config
+
+    def rows(self, embedded: Embedded) -> Bool[Tensor, "B L"]:
+        """Returns the positions that the head reads."""
+        return first_positions(_real(embedded))
+
+    def forward(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Tensor:
+        """Predicts from the encoder's output."""
+        raise NotImplementedError
+
+    def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
+        """Compares a prediction with what the batch holds."""
+        raise NotImplementedError
+
+
+def _real(embedded: Embedded) -> Bool[Tensor, "B L"]:
+    mask = embedded.attention_mask
+    return torch.ones_like(embedded.hidden[..., 0], dtype=torch.bool) if mask is None else mask
+
+
+def _masked(embedded: Embedded) -> Bool[Tensor, "B L"]:
+    if embedded.masked is None:
+        raise ValueError("this head rebuilds hidden positions, but the batch hides none; give it masked positions")
+    return embedded.masked
+
+
+class Reconstruction(Head):
+    """Rebuilds the content of the masked positions from their own output: [R D] -> [R F]."""
+
+    def __init__(self, config: HeadConfig, encoder: EncoderConfig) -> None:
+        super().__init__(config)
+        self.linear = nn.Linear(encoder.hidden_size, sum(config.features.values()))
+
+    def rows(self, embedded: Embedded) -> Bool[Tensor, "B L"]:
+        """Returns the masked positions."""
+        return _masked(embedded)
+
+    def forward(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "R F"]:
+        """Predicts all features, side by side in the order of `config.features`."""
+        return self.linear(rows.take(_masked(embedded)))
+
+    def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
+        """Mean over a position's numbers, summed over masked positions and features."""
+        compare = F.smooth_l1_loss if self.config.loss == "smooth_l1" else F.mse_loss
+        parts = self.split(prediction)
+        total = prediction.new_zeros(())
+        for name, part in parts.items():
+            weight = self.config.feature_weights.get(name, 1.0)
+            total = total + weight * compare(part, embedded.targets[name], reduction="none").mean(1).sum()
+        return LossSum(total, prediction.new_tensor(len(prediction)))
+
+    def split(self, prediction: Float[Tensor, "R F"]) -> dict[str, Float[Tensor, "R f"]]:
+        """Returns a prediction's features by name."""
+        sizes = list(self.config.features.values())
+        return dict(zip(self.config.features, prediction.split(sizes, dim=1)))
+
+
+class ClsReconstruction(Reconstruction):
+    """Rebuilds the masked positions from [CLS] and their place alone, so that [CLS] must carry the recording."""
+
+    def __init__(self, config: HeadConfig, encoder: EncoderConfig) -> None:
+        super().__init__(config, encoder)
+        self.dense = nn.Linear(encoder.hidden_size, encoder.hidden_size)
+        self.norm = nn.LayerNorm(encoder.hidden_size, encoder.layer_norm_eps)
+
+    def rows(self, embedded: Embedded) -> Bool[Tensor, "B L"]:
+        """Returns [CLS] alone."""
+        return first_positions(_real(embedded))
+
+    def forward(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "R F"]:
+        """Predicts the features of the masked positions from their sequence's [CLS]."""
+        masked = _masked(embedded)
+        if embedded.place is None:
+            raise ValueError(
+                "rebuilding from [CLS] needs to know where a position lies; this front end does not say"
+            )
+        sequence = masked.nonzero()[:, 0]  # [R]
+        hidden = self.dense(rows.cls())[sequence] + embedded.place[masked]
+        return self.linear(self.norm(F.gelu(hidden)))
+
+
+class MaskedLanguageModel(Head):
+    """Predicts the token of each masked position (Devlin et al. 2019, section 3.1); decoder tied to the table."""
+
+    def __init__(self, config: HeadConfig, encoder: EncoderConfig, vocab_size: int) -> None:
+        super().__init__(config)
+        self.dense = nn.Linear(encoder.hidden_size, encoder.hidden_size)
+        self.activation = ACTIVATIONS[encoder.hidden_act]
+        self.norm = nn.LayerNorm(encoder.hidden_size, encoder.layer_norm_eps)
+        self.bias = nn.Parameter(torch.zeros(vocab_size))
+
+    def rows(self, embedded: Embedded) -> Bool[Tensor, "B L"]:
+        """Returns the masked positions; all real ones where none is masked (to look at predictions)."""
+        return _real(embedded) if embedded.masked is None else embedded.masked
+
+    def forward(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "R V"]:
+        """Scores every token of the vocabulary at the positions of `rows`."""
+        if embedded.table is None:
+            raise ValueError("the MLM decoder is tied to the word embedding; this front end has none")
+        hidden = self.norm(self.activation(self.dense(rows.take(self.rows(embedded)))))
+        return F.linear(hidden, embedded.table, self.bias)
+
+    def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
+        """Cross-entropy with `batch["mlm_labels"]` [B L] at the masked positions."""
+        return _cross_entropy(prediction, batch["mlm_labels"][_masked(embedded)])
+
+
+class NextSentence(Head):
+    """Predicts from the pooled [CLS] whether B follows A; label 0 = is next, 1 = random."""
+
+    reads_pooled = True
+
+    def __init__(self, config: HeadConfig, encoder: EncoderConfig) -> None:
+        super().__init__(config)
+        self.linear = nn.Linear(encoder.hidden_size, 2)
+
+    def forward(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "B 2"]:
+        """Scores is-next and random."""
+        return self.linear(pooled)
+
+    def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
+        """Cross-entropy with `batch["nsp_labels"]` [B]."""
+        return _cross_entropy(prediction, batch["nsp_labels"])
+
+
+class Sequence(Head):
+    """A label for the whole sequence, from [CLS] or the mean of the real positions."""
+
+    reads_pooled = True
+
+    def __init__(self, config: HeadConfig, encoder: EncoderConfig) -> None:
+        super().__init__(config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.linear = nn.Linear(encoder.hidden_size, len(config.classes))
+        weights = torch.tensor(config.class_weights or [1.0] * len(config.classes))
+        self.register_buffer("class_weights", weights, persistent=False)
+
+    def rows(self, embedded: Embedded) -> Bool[Tensor, "B L"]:
+        """Returns [CLS], or every real position for the mean."""
+        return super().rows(embedded) if self.config.pool == "cls" else _real(embedded)
+
+    def pool(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        """Returns one vector for each sequence; the mean leaves [CLS] out, for it is no content."""
+        if self.config.pool == "cls":
+            return pooled
+        content = _real(embedded) & ~first_positions(_real(embedded))
+        sequence = content.nonzero()[:, 0]
+        sums = torch.zeros_like(embedded.hidden[:, 0]).index_add(0, sequence, rows.take(content))
+        return sums / content.sum(1, keepdim=True).clamp_min(1)
+
+    def forward(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "B k"]:
+        """Scores the classes of each sequence."""
+        return self.linear(self.dropout(self.pool(rows, embedded, pooled)))
+
+    def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
+        """Cross-entropy with `batch["labels"]` [B]; unlabelled sequences (-100) do not count."""
+        weights = self.class_weights
+        assert isinstance(weights, Tensor)
+        return _cross_entropy(prediction, batch["labels"], weights)
+
+
+class Position(Head):
+    """A label for each real position: a moment of EEG, a token of text."""
+
+    def __init__(self, config: HeadConfig, encoder: EncoderConfig) -> None:
+        super().__init__(config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.linear = nn.Linear(encoder.hidden_size, len(config.classes))
+
+    def rows(self, embedded: Embedded) -> Bool[Tensor, "B L"]:
+        """Returns every real position."""
+        return _real(embedded)
+
+    def forward(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "R k"]:
+        """Scores the classes of each real position."""
+        return self.linear(self.dropout(rows.take(_real(embedded))))
+
+    def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
+        """Cross-entropy with `batch["position_labels"]` [B L]; -100 does not count."""
+        return _cross_entropy(prediction, batch["position_labels"][_real(embedded)])
+
+
+class Span(Head):
+    """Start and end of one stretch: an event's onset and end, an answer (Devlin et al. 2019, section 4.2)."""
+
+    def __init__(self, config: HeadConfig, encoder: EncoderConfig) -> None:
+        super().__init__(config)
+        self.linear = nn.Linear(encoder.hidden_size, 2)
+
+    def rows(self, embedded: Embedded) -> Bool[Tensor, "B L"]:
+        """Returns every real position."""
+        return _real(embedded)
+
+    def forward(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "B 2 L"]:
+        """Scores each position as start and as end; padding gets minus infinity."""
+        real = _real(embedded)
+        scores = rows.values.new_full((*real.shape, 2), -torch.inf)
+        scores[real] = self.linear(rows.take(real))
+        return scores.transpose(1, 2)
+
+    def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
+        """Mean cross-entropy of start and end with `batch["span_labels"]` [B 2] (no event: both 0, [CLS])."""
+        total, count = _cross_entropy(prediction.flatten(0, 1), batch["span_labels"].flatten())
+        return LossSum(total / 2, count / 2)
+
+
+def _cross_entropy(scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> LossSum:
+    total = F.cross_entropy(scores, labels, weights, ignore_index=IGNORED, reduction="sum")
+    real = labels != IGNORED
+    count = real.sum() if weights is None else (weights[labels.clamp_min(0)] * real).sum()
+    return LossSum(total, count.to(scores.dtype))
+
+
+def build_head(config: HeadConfig, encoder: EncoderConfig, vocab_size: int | None = None) -> Head:
+    """Makes a head; `vocab_size` is needed by the MLM head alone."""
+    if config.kind == "mlm":
+        if vocab_size is None:
+            raise ValueError("the MLM head belongs to the text front end")
+        return MaskedLanguageModel(config, encoder, vocab_size)
+    kinds: dict[str, type[Head]] = {
+        "reconstruction": Reconstruction,
+        "cls_reconstruction": ClsReconstruction,
+        "nsp": NextSentence,
+        "sequence": Sequence,
+        "position": Position,
+        "span": Span,
+    }
+    return kinds[config.kind](config, encoder)  # type: ignore[call-arg]

@@ -1,0 +1,156 @@
+"""Model = embedding + encoder + a dict of heads; its loss is the weighted sum of the heads' losses."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from bothways.config import ModelConfig
+from bothways.encoder import Embedded, Encoder, Rows, first_positions
+from bothways.errors import UserError
+from bothways.heads import Batch, LossSum, Pooler, build_head
+
+
+@dataclass(frozen=True)
+class Output:
+    """What one pass gives."""
+
+    predictions: dict[str, Tensor]
+    losses: dict[str, LossSum]
+    embedded: Embedded
+    rows: Rows
+
+
+class Model(nn.Module):
+    """One bidirectional encoder between a front end and its heads.
+
+    Args:
+        config: sizes and heads.
+        embedding: the front end, batch -> `Embedded`; made by the `eeg` or the `text` room.
+    """
+
+    def __init__(self, config: ModelConfig, embedding: Callable[[Batch], Embedded]) -> None:
+        super().__init__()
+        self.config = config
+        assert isinstance(embedding, nn.Module)
+        self.embedding = embedding
+        self.encoder = Encoder(config.encoder)
+        self.pooler = Pooler(config.encoder.hidden_size) if config.pooler else nn.Identity()
+        vocab_size = config.text.vocab_size if config.text else None
+        self.heads = nn.ModuleDict(
+            {name: build_head(head, config.encoder, vocab_size) for name, head in config.heads.items()}
+        )
+
+    def forward(self, batch: Batch, *, with_losses: bool = True) -> Output:
+        """Runs all heads; only the rows that one of them reads are computed in the last block."""
+        embedded: Embedded = self.embedding(batch)
+        # One more row than the heads need is cheap, and [CLS] is always there to be looked at.
+        wanted = first_positions(embedded.hidden[..., 0].bool())
+        for head in self.heads.values():
+            wanted = wanted | head.rows(embedded)
+        rows = self.encoder(embedded.hidden, embedded.attention_mask, wanted)
+        pooled = self.pooler(rows.cls())
+        predictions, losses = {}, {}
+        for name, head in self.heads.items():
+            predictions[name] = head(rows, embedded, pooled)
+            if with_losses:
+                losses[name] = head.loss(predictions[name], embedded, batch)
+        return Output(predictions, losses, embedded, rows)
+
+    def loss(self, losses: Mapping[str, LossSum]) -> Float[Tensor, ""]:
+        """Returns the weighted sum of the heads' mean losses."""
+        terms = [self.config.heads[name].weight * loss.mean() for name, loss in losses.items()]
+        return torch.stack(terms).sum()
+
+    @torch.no_grad()
+    def initialise(self, seed: int) -> None:
+        """Draws all weights anew from `seed` alone: normal with BERT's SD, biases 0, norms 1.
+
+        Front ends with constants of their own (fixed frequencies, statistics) keep those: they are buffers.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        sd = self.config.encoder.initializer_range
+        for module in self.modules():
+            if isinstance(module, nn.LayerNorm):
+                module.reset_parameters()
+                continue
+            for name, parameter in module.named_parameters(recurse=False):
+                if name.endswith("bias"):
+                    parameter.zero_()
+                else:
+                    draw = torch.empty(parameter.shape, dtype=torch.float32)
+                    parameter.copy_(draw.normal_(0, sd, generator=generator))
+            padding = getattr(module, "padding_idx", None)
+            if isinstance(module, nn.Embedding) and padding is not None:
+                module.weight[padding].zero_()
+
+
+@dataclass
+class LoadReport:
+    """What a set of weights filled in a model, and what it did not."""
+
+    matched: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    """In the model, not in the weights: drawn anew."""
+    unexpected: list[str] = field(default_factory=list)
+    """In the weights, not in the model: not used."""
+    reshaped: list[str] = field(default_factory=list)
+    """In both, in different shapes: not used, drawn anew."""
+    body_matched: int = 0
+    body_total: int = 0
+
+    @property
+    def body_share(self) -> float:
+        """Share of the embedding's and encoder's tensors that were filled."""
+        return self.body_matched / max(self.body_total, 1)
+
+    def line(self) -> str:
+        """Returns the report as one line."""
+        parts = [f"loaded {len(self.matched)} tensors ({self.body_share:.0%} of embedding and encoder)"]
+        parts += [
+            f"{key}: {', '.join(names)}" for key, names in self.as_dict().items() if names and key != "matched"
+        ]
+        return "; ".join(parts)
+
+    def as_dict(self) -> dict[str, list[str]]:
+        """Returns the names by what became of them."""
+        return {key: getattr(self, key) for key in ("matched", "missing", "unexpected", "reshaped")}
+
+
+@torch.no_grad()
+def load_weights(model: Model, weights: Mapping[str, Tensor], *, partial: bool = False) -> LoadReport:
+    """Copies weights into a model by name and says what fitted.
+
+    Heads may be missing (a new task) or left over (the pretraining heads); the embedding and the encoder must be
+    filled completely unless `partial`.
+
+    Raises:
+        UserError: a tensor of the embedding or encoder is missing or has another shape, or holds NaN.
+    """
+    report = LoadReport()
+    own = model.state_dict()
+    for name, tensor in own.items():
+        if name not in weights:
+            report.missing.append(name)
+        elif weights[name].shape != tensor.shape:
+            report.reshaped.append(name)
+        elif not bool(torch.isfinite(weights[name]).all()):
+            raise UserError(
+                f"weight {name}: expected finite numbers, got NaN or infinity; the checkpoint is damaged"
+            )
+        else:
+            tensor.copy_(weights[name])
+            report.matched.append(name)
+    report.unexpected = [name for name in weights if name not in own]
+    body = [name for name in own if name.startswith(("embedding.", "encoder."))]
+    report.body_total = len(body)
+    report.body_matched = len(set(body) & set(report.matched))
+    lacking = [name for name in body if name not in report.matched]
+    if lacking and not partial:
+        raise UserError(
+            f"expected all {len(body)} tensors of embedding and encoder in the weights, {len(lacking)} are missing or "
+            f"of another shape (first: {lacking[0]}); load a checkpoint of the same architecture"
+        )
+    return report
