@@ -131,8 +131,9 @@ class PatchConfig(Settings):
     patch_s: Positive = 1.0
     max_patches: Count = 60
     """Longest window in patches (learned positions; the sinusoidal ones have no limit)."""
-    features: tuple[Literal["samples", "spectrum"], ...] = ("samples", "spectrum")
-    """What a patch's vector holds: robust-scaled samples, log power spectrum in microvolts."""
+    features: tuple[Literal["samples", "spectrum", "amplitude"], ...] = ("samples", "spectrum", "amplitude")
+    """What a patch's vector holds: robust-scaled samples; log power spectrum in microvolts, standardised; log of
+    the robust SD that the scaling took out."""
     spectrum_hz: tuple[Positive, Positive] = (1.0, 45.0)
     baseline: bool = False
     """Subtract each subject's resting log spectrum (a calibration without labels)."""
@@ -142,7 +143,9 @@ class PatchConfig(Settings):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if not self.features or len(set(self.features)) != len(self.features):
-            raise ValueError('features must name "samples", "spectrum" or both, each once')
+            raise ValueError('features must name "samples", "spectrum" or "amplitude", each once')
+        if set(self.features) == {"amplitude"}:
+            raise ValueError('features need "samples" or "spectrum": "amplitude" alone has nothing to rebuild')
         if self.ch_names and self.tokens != "all_channels":
             raise ValueError('ch_names belongs to tokens = "all_channels"; remove it')
         if self.baseline and "spectrum" not in self.features:

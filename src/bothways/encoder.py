@@ -76,7 +76,7 @@ class Layout:
     @classmethod
     def of(cls, mask: Bool[Tensor, "B L"]) -> "Layout":
         """Makes the layout of the true positions of a mask."""
-        return cls(*mask.shape, mask.flatten().nonzero().squeeze(1))
+        return cls(mask.shape[0], mask.shape[1], mask.flatten().nonzero().squeeze(1))
 
     def flatten(self, padded: Float[Tensor, "B L D"]) -> Float[Tensor, "T D"]:
         """Drops the padding."""
@@ -242,7 +242,7 @@ class Encoder(nn.Module):
         Returns:
             Their output, flat, with the mask that says where they lie.
         """
-        everywhere = Layout(*hidden.shape[:2], None)
+        everywhere = Layout(hidden.shape[0], hidden.shape[1], None)
         keys = everywhere if attention_mask is None else Layout.of(attention_mask)
         flat = keys.flatten(hidden)  # [T D]
         for layer in self.layers[:-1]:

@@ -5,7 +5,7 @@ sum and a count, so that a batch split over steps or processes has the loss of t
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +20,8 @@ IGNORED = -100
 """The label of a position or sequence that has none."""
 
 
-class LossSum(NamedTuple):
+@dataclass(frozen=True)
+class LossSum:
     """A loss before division: the sum over `count` items."""
 
     sum: Float[Tensor, ""]
@@ -46,9 +47,6 @@ class Pooler(nn.Module):
 class Head(nn.Module):
     """Base of the heads."""
 
-    reads_pooled = False
-    """True = `Rows` alone are not enough: the head wants the pooler's output, passed as `pooled`."""
-
     def __init__(self, config: HeadConfig) -> None:
         super().__init__()
         self.config = config
@@ -58,7 +56,7 @@ class Head(nn.Module):
         return first_positions(_real(embedded))
 
     def forward(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Tensor:
-        """Predicts from the encoder's output."""
+        """Predicts from the encoder's output; `pooled` is [CLS], through the pooler where the model has one."""
         raise NotImplementedError
 
     def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
@@ -161,8 +159,6 @@ class MaskedLanguageModel(Head):
 class NextSentence(Head):
     """Predicts from the pooled [CLS] whether B follows A; label 0 = is next, 1 = random."""
 
-    reads_pooled = True
-
     def __init__(self, config: HeadConfig, encoder: EncoderConfig) -> None:
         super().__init__(config)
         self.linear = nn.Linear(encoder.hidden_size, 2)
@@ -179,7 +175,7 @@ class NextSentence(Head):
 class Sequence(Head):
     """A label for the whole sequence, from [CLS] or the mean of the real positions."""
 
-    reads_pooled = True
+    class_weights: Tensor
 
     def __init__(self, config: HeadConfig, encoder: EncoderConfig) -> None:
         super().__init__(config)
@@ -207,9 +203,7 @@ class Sequence(Head):
 
     def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
         """Cross-entropy with `batch["labels"]` [B]; unlabelled sequences (-100) do not count."""
-        weights = self.class_weights
-        assert isinstance(weights, Tensor)
-        return _cross_entropy(prediction, batch["labels"], weights)
+        return _cross_entropy(prediction, batch["labels"], self.class_weights)
 
 
 class Position(Head):
@@ -253,8 +247,8 @@ class Span(Head):
 
     def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
         """Mean cross-entropy of start and end with `batch["span_labels"]` [B 2] (no event: both 0, [CLS])."""
-        total, count = _cross_entropy(prediction.flatten(0, 1), batch["span_labels"].flatten())
-        return LossSum(total / 2, count / 2)
+        both = _cross_entropy(prediction.flatten(0, 1), batch["span_labels"].flatten())
+        return LossSum(both.sum / 2, both.count / 2)
 
 
 def _cross_entropy(scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> LossSum:

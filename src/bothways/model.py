@@ -1,6 +1,6 @@
 """Model = embedding + encoder + a dict of heads; its loss is the weighted sum of the heads' losses."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from bothways.config import ModelConfig
 from bothways.encoder import Embedded, Encoder, Rows, first_positions
 from bothways.errors import UserError
-from bothways.heads import Batch, LossSum, Pooler, build_head
+from bothways.heads import Batch, Head, LossSum, Pooler, build_head
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,9 @@ class Model(nn.Module):
         embedding: the front end, batch -> `Embedded`; made by the `eeg` or the `text` room.
     """
 
-    def __init__(self, config: ModelConfig, embedding: Callable[[Batch], Embedded]) -> None:
+    def __init__(self, config: ModelConfig, embedding: nn.Module) -> None:
         super().__init__()
         self.config = config
-        assert isinstance(embedding, nn.Module)
         self.embedding = embedding
         self.encoder = Encoder(config.encoder)
         self.pooler = Pooler(config.encoder.hidden_size) if config.pooler else nn.Identity()
@@ -48,16 +47,19 @@ class Model(nn.Module):
         embedded: Embedded = self.embedding(batch)
         # One more row than the heads need is cheap, and [CLS] is always there to be looked at.
         wanted = first_positions(embedded.hidden[..., 0].bool())
-        for head in self.heads.values():
+        for head in self._heads().values():
             wanted = wanted | head.rows(embedded)
         rows = self.encoder(embedded.hidden, embedded.attention_mask, wanted)
         pooled = self.pooler(rows.cls())
         predictions, losses = {}, {}
-        for name, head in self.heads.items():
+        for name, head in self._heads().items():
             predictions[name] = head(rows, embedded, pooled)
             if with_losses:
                 losses[name] = head.loss(predictions[name], embedded, batch)
         return Output(predictions, losses, embedded, rows)
+
+    def _heads(self) -> dict[str, Head]:
+        return {name: head for name, head in self.heads.items() if isinstance(head, Head)}
 
     def loss(self, losses: Mapping[str, LossSum]) -> Float[Tensor, ""]:
         """Returns the weighted sum of the heads' mean losses."""
@@ -150,7 +152,9 @@ def load_weights(model: Model, weights: Mapping[str, Tensor], *, partial: bool =
     lacking = [name for name in body if name not in report.matched]
     if lacking and not partial:
         raise UserError(
-            f"expected all {len(body)} tensors of embedding and encoder in the weights, {len(lacking)} are missing or "
-            f"of another shape (first: {lacking[0]}); load a checkpoint of the same architecture"
+            f"expected all {len(body)} tensors of embedding and encoder in the weights, {len(lacking)} are missing "
+            f"or of another shape (first: {lacking[0]}); load a checkpoint of the same architecture"
         )
+    for name in report.matched:
+        own[name].copy_(weights[name])
     return report
