@@ -1,0 +1,51 @@
+"""The recordings that ship with the project: small, unchanged, and described by tables that fit them."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from bothways.files import sha256_file
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_size(example_data: Path) -> None:
+    assert sum(path.stat().st_size for path in example_data.iterdir()) <= 12_000_000
+
+
+def test_content(example_data: Path) -> None:
+    lines = (example_data / "SHA256SUMS").read_text().splitlines()
+    expected = {name: digest for digest, name in (line.split() for line in lines)}
+    present = {path.name for path in example_data.iterdir()} - {"README.md", "SHA256SUMS"}
+    assert present == set(expected)
+    assert {name: sha256_file(example_data / name) for name in present} == expected
+
+
+def test_recordings(example_data: Path) -> None:
+    listed = rows(example_data / "recordings.csv")
+    assert {row["file"] for row in listed} == {path.name for path in example_data.glob("*.edf")}
+    assert len({row["subject"] for row in listed}) == 13
+
+
+@pytest.mark.parametrize("table", ["labels.csv", "baseline.csv"])
+def test_stretches_lie_inside_their_recordings(example_data: Path, table: str) -> None:
+    length_s = {row["file"]: float(row["seconds"]) for row in rows(example_data / "recordings.csv")}
+    for row in rows(example_data / table):
+        assert float(row["onset_s"]) >= 0
+        assert float(row["onset_s"]) + float(row["duration_s"]) <= length_s[row["file"]]
+
+
+def test_labels_are_balanced_and_apart_from_the_baseline(example_data: Path) -> None:
+    labels, baseline = rows(example_data / "labels.csv"), rows(example_data / "baseline.csv")
+    labelled_s = {"rest": 0.0, "task": 0.0}
+    for row in labels:
+        labelled_s[row["label"]] += float(row["duration_s"])
+    assert labelled_s == {"rest": 780.0, "task": 780.0}
+    end_s = {row["file"]: float(row["onset_s"]) + float(row["duration_s"]) for row in baseline}
+    assert len(end_s) == 13
+    for row in labels:
+        assert float(row["onset_s"]) >= end_s.get(row["file"], 0.0)

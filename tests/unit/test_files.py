@@ -1,0 +1,158 @@
+"""Whatever interrupts a write, what lay there before is whole, or what was to come is."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bothways import files
+from bothways.errors import UserError
+from bothways.files import check_output, new_folder, read_json, sha256_file, write_bytes, write_json, write_text
+
+OLD, NEW = b"old content", b"new content, longer than the old"
+
+
+def run_killed(code: str, *arguments: Path) -> None:
+    """Runs Python code that is expected to kill itself with the signal that nothing can catch."""
+    prelude = "import os, signal, sys; from pathlib import Path; from bothways import files\n"
+    prelude += "die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+    command = [sys.executable, "-c", prelude + code, *map(str, arguments)]
+    assert subprocess.run(command, timeout=60).returncode == -signal.SIGKILL
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_write_and_read(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"µV": [1, 2.5, None]})
+    assert (tmp_path / "a.json").read_text(encoding="utf-8") == '{\n "µV": [\n  1,\n  2.5,\n  null\n ]\n}\n'
+    assert read_json(tmp_path / "a.json") == {"µV": [1, 2.5, None]}
+    write_text(tmp_path / "a.json", "[]")
+    assert read_json(tmp_path / "a.json") == []
+    assert names(tmp_path) == {"a.json"}
+
+
+def test_json_that_no_other_reader_takes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(tmp_path / "a.json", {"loss": float("nan")})
+    assert names(tmp_path) == set()
+
+
+def test_sha256(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    assert sha256_file(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 100_000])
+def test_read_json_says_what_is_wrong_in_one_line(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(UserError, match=r"a\.json: expected JSON") as caught:
+        read_json(tmp_path / "a.json")
+    assert "\n" not in str(caught.value)
+
+
+def test_read_json_of_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="expected a file here, found none"):
+        read_json(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize("moment", ["files.os.fsync", "Path.replace"])
+def test_a_kill_while_writing_leaves_the_old_file(tmp_path: Path, moment: str) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(OLD)
+    run_killed(f"{moment} = die; files.write_bytes(Path(sys.argv[1]), {NEW!r})", path)
+    assert path.read_bytes() == OLD
+
+
+def full_disk(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_leaves_the_old_file_and_no_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(OLD)
+    monkeypatch.setattr(files.os, "fsync", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        write_bytes(path, NEW)
+    assert path.read_bytes() == OLD
+    assert names(tmp_path) == {"a"}
+
+
+def test_a_full_disk_leaves_the_old_folder_and_no_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "store"
+    with new_folder(out) as folder:
+        (folder / "a").write_bytes(OLD)
+    monkeypatch.setattr(files.os, "fsync", full_disk)
+    with pytest.raises(OSError, match="No space left"), new_folder(out, overwrite=True) as folder:
+        (folder / "a").write_bytes(NEW)
+    assert (out / "a").read_bytes() == OLD
+    assert names(tmp_path) == {"store"}
+
+
+def test_new_folder(tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "store"
+    with new_folder(out) as folder:
+        (folder / "signals").mkdir()
+        (folder / "signals" / "a").write_bytes(OLD)
+        assert not out.exists()
+    assert (out / "signals" / "a").read_bytes() == OLD
+    with new_folder(out, overwrite=True) as folder:
+        (folder / "b").write_bytes(NEW)
+    assert names(out) == {"b"}
+    assert names(out.parent) == {"store"}
+
+
+def test_an_exception_in_the_block_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / "store") as folder:  # noqa: PT012
+        (folder / "a").write_bytes(NEW)
+        raise KeyboardInterrupt
+    assert names(tmp_path) == set()
+
+
+MAKE = "with files.new_folder(Path(sys.argv[1]), overwrite=True) as folder:\n    (folder / 'a').write_bytes({!r})\n"
+
+
+@pytest.mark.parametrize("moment", ["block", "sync", "first rename"])
+def test_a_kill_before_the_folder_is_ready_leaves_the_old_one(tmp_path: Path, moment: str) -> None:
+    out = tmp_path / "store"
+    out.mkdir()
+    (out / "a").write_bytes(OLD)
+    code = {
+        "block": MAKE.format(NEW[:5]) + "    die()\n",
+        "sync": "files.os.fsync = die\n" + MAKE.format(NEW),
+        "first rename": "Path.rename = die\n" + MAKE.format(NEW),
+    }
+    run_killed(code[moment], out)
+    assert (out / "a").read_bytes() == OLD
+
+
+def test_a_kill_between_the_renames_loses_neither_folder(tmp_path: Path) -> None:
+    out = tmp_path / "store"
+    out.mkdir()
+    (out / "a").write_bytes(OLD)
+    run_killed("rename = Path.rename\nPath.rename = lambda *a: (rename(*a), die())\n" + MAKE.format(NEW), out)
+    contents = {path.read_bytes() for path in tmp_path.glob("*/a")} | {
+        p.read_bytes() for p in tmp_path.glob(".*/a")
+    }
+    assert contents == {OLD, NEW}
+
+
+def test_check_output(tmp_path: Path) -> None:
+    check_output(tmp_path / "new" / "deeper")
+    (tmp_path / "file").write_bytes(OLD)
+    with pytest.raises(UserError, match="already exists; choose another --out, or pass --overwrite"):
+        check_output(tmp_path / "file")
+    check_output(tmp_path / "file", overwrite=True)
+    with pytest.raises(UserError, match="is a file, expected a folder"):
+        check_output(tmp_path / "file" / "store")
+
+
+def test_check_output_where_nothing_may_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files.os, "access", lambda *_: False)  # a superuser may write anywhere
+    with pytest.raises(UserError, match="cannot be written; choose another --out"):
+        check_output(tmp_path / "store")
