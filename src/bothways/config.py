@@ -5,7 +5,7 @@ import json
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -45,7 +45,7 @@ class EncoderConfig(Settings):
     initializer_range: Positive = 0.02
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
+    def _check(self) -> "EncoderConfig":
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
@@ -101,7 +101,7 @@ class SignalConfig(Settings):
     """Per recording and channel: minus the median, divided by the robust SD, clipped at ±15."""
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
+    def _check(self) -> "SignalConfig":
         low, high = self.band_hz
         if not low < high < self.sfreq_hz / 2:
             raise ValueError(
@@ -141,7 +141,7 @@ class PatchConfig(Settings):
     """Position in time; where a channel lies is a separate embedding of its coordinates."""
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
+    def _check(self) -> "PatchConfig":
         if not self.features or len(set(self.features)) != len(self.features):
             raise ValueError('features must name "samples", "spectrum" or "amplitude", each once')
         if set(self.features) == {"amplitude"}:
@@ -168,7 +168,7 @@ class MaskingConfig(Settings):
     """Share that gets another position's content; BERT: 0.1. The rest stays unchanged (BERT: 0.1)."""
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
+    def _check(self) -> "MaskingConfig":
         if self.mask + self.random > 1:
             raise ValueError(f"mask {self.mask} + random {self.random} is over 1; lower one of them")
         return self
@@ -215,7 +215,7 @@ class ModelConfig(Settings):
     heads: dict[str, HeadConfig] = {}
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
+    def _check(self) -> "ModelConfig":
         if (self.patches is None) == (self.text is None):
             raise ValueError("expected one front end: patches (EEG) or text")
         return self
