@@ -1,0 +1,68 @@
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics
+
+from bothways.evaluation import classification_metrics, few_subjects, repeated_splits
+
+NAMES = st.sets(st.text(min_size=1, max_size=8), min_size=3, max_size=40)
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+@given(names=NAMES, n_splits=st.integers(1, 8), seed=SEEDS, strata=st.integers(1, 4))
+def test_splits_share_nobody_and_use_everybody(names, n_splits, seed, strata) -> None:
+    stratify = {name: str(i % strata) for i, name in enumerate(sorted(names))}
+    splits = repeated_splits(names, n_splits, seed=seed, stratify=stratify)
+    assert splits == repeated_splits(sorted(names), n_splits, seed=seed, stratify=stratify)
+    for split in splits:
+        everybody = [*split.train, *split.validation, *split.test]
+        assert sorted(everybody) == sorted(names)
+    tested = [
+        sum(name in split.test for split in repeated_splits(names, n_splits, seed=seed)) for name in sorted(names)
+    ]
+    assert max(tested) - min(tested) <= 1
+
+
+@given(names=NAMES, seed=SEEDS)
+def test_few_subjects_are_nested(names, seed) -> None:
+    (split,) = repeated_splits(names, 1, seed=seed)
+    subsets = [set(few_subjects(split, k, seed).train) for k in range(1, len(split.train) + 1)]
+    assert all(smaller < larger for smaller, larger in pairwise(subsets))
+    assert [len(subset) for subset in subsets] == list(range(1, len(split.train) + 1))
+
+
+@st.composite
+def predictions(draw):
+    k = draw(st.integers(2, 4))
+    n = draw(st.integers(k, 40))
+    generator = np.random.default_rng(draw(SEEDS))
+    # Every class occurs, for scikit-learn warns where one does not.
+    labels = generator.permutation(np.concatenate([np.arange(k), generator.integers(k, size=n - k)]))
+    scores = generator.dirichlet(np.ones(k), size=n)
+    subjects = generator.integers(draw(st.integers(1, 5)), size=n).astype(str)
+    return labels, scores, [f"class {c}" for c in range(k)], subjects, generator.permutation(n)
+
+
+@given(predictions())
+@settings(deadline=None)
+def test_metrics_equal_scikit_learn_in_any_order(case) -> None:
+    labels, scores, classes, subjects, order = case
+    result = classification_metrics(labels, scores, classes, subjects, n_bootstrap=50)
+    predicted = scores.argmax(1)
+    expected = {
+        "accuracy": metrics.accuracy_score(labels, predicted),
+        "balanced_accuracy": metrics.balanced_accuracy_score(labels, predicted),
+        "macro_f1": metrics.f1_score(labels, predicted, average="macro"),
+        "kappa": metrics.cohen_kappa_score(labels, predicted),
+        "auroc": metrics.roc_auc_score(labels, scores[:, 1])
+        if len(classes) == 2
+        else metrics.roc_auc_score(labels, scores, multi_class="ovr"),
+    }
+    assert {name: result[name] for name in expected} == pytest.approx(expected, abs=1e-12)
+    again = classification_metrics(labels[order], scores[order], classes, subjects[order], n_bootstrap=50)
+    assert again == result
+    json.dumps(result, allow_nan=False)
