@@ -1,0 +1,95 @@
+"""From plain dicts to one HTML file that needs nothing else: no network, no fonts, no folder beside it."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from bothways.files import write_text
+from bothways.report import plots
+
+PREPARE = {
+    "text": plots.nothing,
+    "facts": plots.nothing,
+    "files": plots.nothing,
+    "table": plots.table,
+    "curve": plots.curve,
+    "dots": plots.dots,
+    "bars": plots.bars,
+    "confusion": plots.confusion,
+    "recording": plots.recording,
+}
+"""Kind of a section -> what works out its geometry; the template of the same name draws it."""
+
+
+def write_report(report: dict[str, Any], out: Path) -> None:
+    """Writes a report as one self-contained HTML file, atomically.
+
+    Args:
+        report: `title`, `subtitle`, `created`, `versions` (name -> version) and `sections`, each with `kind`,
+            `title` and what its kind needs; any may have a `caption` and a `note` (a caveat, set apart):
+
+            - `text`: `paragraphs` [str].
+            - `facts`: `facts` {name: value}.
+            - `table`: `columns` [str], `rows` [[cell]]; a cell is text, a number, None, or `{"mean", "sd"}`;
+              `best` {column: "max" or "min"} sets the best cell off.
+            - `curve`: `x_label`, `y_label`, `series` [{`label`, `x`, `y`}], `log_y` (false).
+            - `dots`: `x_label`, `arms` [{`label`, `values`}] with one value per split, `chance` (None), `splits`
+              (names; 1, 2, … if left out).
+            - `bars`: `unit`, `groups` [str], `series` [{`label`, `values`}] with one value per group.
+            - `confusion`: `classes` [str], `matrix` (row = truth).
+            - `recording`: `ch_names`, `sfreq_hz`, `signals_uv` [C T] (NaN or None = missing), `start_s` (0),
+              `classes` [str], `trace` {`label`, `times_s`, `values`} (0 to 1), `threshold` (None), `predicted` and
+              `truth` [{`start_s`, `stop_s`, `label`}].
+            - `files`: `files` [{`path`, `what`}], `next` [{`command`, `what`}].
+        out: the file; its folder is made if need be.
+
+    Raises:
+        ValueError: an unknown kind, or numbers that cannot be drawn; the section is named.
+        KeyError: a section lacks what its kind needs.
+    """
+    report = _plain(report)
+    views = []
+    for section in report["sections"]:
+        if section["kind"] not in PREPARE:
+            raise ValueError(f"{section['title']}: unknown kind {section['kind']!r}; known: {', '.join(PREPARE)}")
+        try:
+            views.append(PREPARE[section["kind"]](section))
+        except ValueError as problem:
+            raise ValueError(f"{section['title']}: {problem}") from None
+    html = _environment().get_template("page.html").render(report=report, views=views, data=_script_json(report))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_text(out, html)
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("bothways.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"number": plots.number, "cell": plots.cell}
+    return environment
+
+
+def _plain(value: Any) -> Any:
+    """Copies to what JSON holds: arrays to lists, tuples to lists, NaN and infinity to None."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _script_json(value: Any) -> str:
+    """Writes JSON in which no text can end the script element that holds it."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -1,0 +1,291 @@
+"""The geometry of a report's plots: where each mark goes, in percent of its plot; text stays text."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+POINTS = 2000
+"""Most points drawn of one channel."""
+ROW = 28
+"""Height of one channel in pixels."""
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Writes a number for reading: whole ones in full, others with `digits` significant digits."""
+    if value is None:
+        return "–"
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}".replace(",", "\u202f").replace("-", "−")
+    text = f"{value:.{digits}g}"
+    mantissa, _, exponent = text.partition("e")
+    return (mantissa + (f"e{int(exponent)}" if exponent else "")).replace("-", "−")
+
+
+def cell(value: Any) -> str:
+    """Writes a table's cell: text as it is, whole numbers in full, fractions with three decimals, mean ± SD."""
+    if isinstance(value, dict):
+        spread = "" if value.get("sd") is None else f" ± {value['sd']:.3f}"
+        return f"{value['mean']:.3f}{spread}".replace("-", "−")
+    if isinstance(value, float):
+        return (f"{value:.3f}" if 1e-3 <= abs(value) < 1e5 else number(value)).replace("-", "−")
+    return number(value) if value is None or type(value) is int else str(value)
+
+
+def nothing(section: dict[str, Any]) -> dict[str, Any]:
+    """Is for sections without a plot."""
+    return {}
+
+
+def table(section: dict[str, Any]) -> dict[str, Any]:
+    """Finds the cells to set off, as (row, column), and which columns hold numbers."""
+
+    def value(row: list[Any], column: int) -> float | None:
+        content = row[column]["mean"] if isinstance(row[column], dict) else row[column]
+        return content if isinstance(content, int | float) and not isinstance(content, bool) else None
+
+    columns, rows = section["columns"], section["rows"]
+    if any(len(row) != len(columns) for row in rows):
+        raise ValueError(f"expected {len(columns)} cells in each row")
+    best = set()
+    for name, which in section.get("best", {}).items():
+        column = columns.index(name)
+        values = {i: v for i, row in enumerate(rows) if (v := value(row, column)) is not None}
+        if values:
+            target = max(values.values()) if which == "max" else min(values.values())
+            best |= {(i, column) for i, v in values.items() if v == target}
+    numeric = [any(value(row, c) is not None for row in rows) for c in range(len(columns))]
+    return {"best": best, "numeric": numeric}
+
+
+def curve(section: dict[str, Any]) -> dict[str, Any]:
+    """Places lines in a 100 × 100 box, y down; a missing value breaks its line."""
+    series, log_y = section["series"], section.get("log_y", False)
+    if any(len(line["x"]) != len(line["y"]) for line in series):
+        raise ValueError("expected as many y as x in each series")
+    ys = [y for line in series for y in line["y"] if y is not None]
+    xs = [x for line in series for x in line["x"]]
+    if not ys:
+        raise ValueError("expected at least one value to draw")
+    if log_y and min(ys) <= 0:
+        raise ValueError(f"expected values above 0 on a log axis, got {min(ys):g}")
+    y_ticks = _log_ticks(min(ys), max(ys)) if log_y else _ticks(min(ys), max(ys))
+    x_ticks = [tick for tick in _ticks(min(xs), max(xs), 6) if min(xs) <= tick <= max(xs)]
+    scale = math.log10 if log_y else float
+    bottom, top = scale(min(y_ticks[0], *ys)), scale(max(y_ticks[-1], *ys))
+
+    def x_at(x: float) -> float:
+        return _share(x, min(xs), max(xs))
+
+    def y_at(y: float) -> float:
+        return 100 - _share(scale(y), bottom, top)
+
+    paths = []
+    for line in series:
+        path, pen_down = [], False
+        for x, y in zip(line["x"], line["y"]):
+            if y is not None:
+                path.append(f"{'L' if pen_down else 'M'}{x_at(x):.2f} {y_at(y):.2f}")
+            pen_down = y is not None
+        # A single point is a line of no length; its round cap draws it.
+        paths.append("".join(path) + ("h0" if len(path) == 1 else ""))
+    return {
+        "paths": paths,
+        "last": [next((y for y in reversed(line["y"]) if y is not None), None) for line in series],
+        "x_ticks": [(x_at(tick), number(tick)) for tick in x_ticks],
+        "y_ticks": [(y_at(tick), number(tick)) for tick in y_ticks],
+    }
+
+
+def dots(section: dict[str, Any]) -> dict[str, Any]:
+    """Places one row per arm: a dot per split, mean and SD; a split keeps its height in every row."""
+    arms, chance = section["arms"], section.get("chance")
+    values = [value for arm in arms for value in arm["values"]] + ([] if chance is None else [chance])
+    if not all(arm["values"] for arm in arms) or None in values:
+        raise ValueError("expected at least one finite value for each arm")
+    ticks = _ticks(min(values), max(values), 5)
+    low, high = ticks[0], ticks[-1]
+    rows = []
+    for arm in arms:
+        mean = statistics.fmean(arm["values"])
+        sd = statistics.stdev(arm["values"]) if len(arm["values"]) > 1 else None
+        left, right = (max(low, mean - (sd or 0)), min(high, mean + (sd or 0)))
+        n = len(arm["values"])
+        rows.append(
+            {
+                "label": arm["label"],
+                "text": cell({"mean": mean, "sd": sd}),
+                "mean": _share(mean, low, high),
+                "left": _share(left, low, high),
+                "width": _share(right, low, high) - _share(left, low, high),
+                "dots": [
+                    (_share(v, low, high), 50 if n == 1 else 20 + 60 * i / (n - 1), v)
+                    for i, v in enumerate(arm["values"])
+                ],
+            }
+        )
+    best = max(rows, key=lambda row: row["mean"])
+    return {
+        "rows": rows,
+        "best": best["label"],
+        "chance": None if chance is None else _share(chance, low, high),
+        "ticks": [(_share(tick, low, high), number(tick)) for tick in ticks],
+        "splits": section.get("splits") or [str(i + 1) for i in range(max(len(arm["values"]) for arm in arms))],
+    }
+
+
+def bars(section: dict[str, Any]) -> dict[str, Any]:
+    """Gives each bar's length in percent of the longest."""
+    series, n = section["series"], len(section["groups"])
+    if any(len(line["values"]) != n for line in series):
+        raise ValueError(f"expected {n} values in each series, one per group")
+    values = [value for line in series for value in line["values"] if value is not None]
+    if not values or min(values) < 0:
+        raise ValueError("expected values of at least 0")
+    longest = max(values) or 1.0
+    return {"lengths": [[None if v is None else 100 * v / longest for v in line["values"]] for line in series]}
+
+
+def confusion(section: dict[str, Any]) -> dict[str, Any]:
+    """Gives each cell's share of its row in percent (None: no such window), which sets its shade."""
+    matrix, k = section["matrix"], len(section["classes"])
+    if len(matrix) != k or any(len(row) != k for row in matrix):
+        raise ValueError(f"expected a matrix of {k} × {k}")
+    return {"shares": [[100 * count / sum(row) if sum(row) else None for count in row] for row in matrix]}
+
+
+def recording(section: dict[str, Any]) -> dict[str, Any]:
+    """Places signals, trace and spans along one time axis; the section keeps only the points that are drawn."""
+    signals, sfreq_hz, start_s = section["signals_uv"], section["sfreq_hz"], section.setdefault("start_s", 0)
+    if len(signals) != len(section["ch_names"]) or not signals or len({len(signal) for signal in signals}) != 1:
+        raise ValueError("expected one signal per channel name, all of the same length")
+    n_samples = len(signals[0])
+    duration_s = n_samples / sfreq_hz
+    if not n_samples:
+        raise ValueError("expected at least one sample")
+    times, columns = _envelope_columns(n_samples)
+    reduced = [_envelope(signal, columns) for signal in signals]
+    section["signals_uv"] = [[None if v is None else round(v, 1) for v in signal] for signal in reduced]
+    section["times_s"] = [round(start_s + index / sfreq_hz, 4) for index in times]
+
+    def x_at(seconds: float) -> float:
+        return min(100.0, max(0.0, _share(seconds, start_s, start_s + duration_s)))
+
+    def spans(name: str) -> list[dict[str, Any]]:
+        return [
+            {"left": x_at(s["start_s"]), "width": x_at(s["stop_s"]) - x_at(s["start_s"]), **s}
+            for s in section.get(name, [])
+        ]
+
+    middles = [statistics.median(known) if (known := [v for v in s if v is not None]) else 0.0 for s in reduced]
+    row_uv = _row_uv(reduced, middles)
+    trace = section.get("trace")
+    return {
+        "height": ROW * len(signals),
+        "row": ROW,
+        "row_uv": row_uv,
+        "paths": [
+            _path(
+                signal,
+                times,
+                n_samples,
+                lambda v, i=i, m=m: ROW * (i + 0.5 - min(1.0, max(-1.0, (v - m) / row_uv))),
+            )
+            for i, (signal, m) in enumerate(zip(reduced, middles))
+        ],
+        "trace": trace
+        and "".join(
+            f"{'L' if i else 'M'}{x_at(t):.2f} {100 - 100 * v:.1f}"
+            for i, (t, v) in enumerate(zip(trace["times_s"], trace["values"]))
+        ),
+        "threshold": section.get("threshold"),
+        "predicted": spans("predicted"),
+        "truth": spans("truth"),
+        "color": {name: index % 6 for index, name in enumerate(section.get("classes", []))},
+        "ticks": [
+            (x_at(t), number(t))
+            for t in _ticks(start_s, start_s + duration_s, 8)
+            if start_s <= t <= start_s + duration_s
+        ],
+        "duration_s": duration_s,
+    }
+
+
+def _envelope_columns(n_samples: int) -> tuple[list[float], list[tuple[int, int]]]:
+    """Cuts the samples into columns of which the least and the largest are drawn, so no spike is lost."""
+    if n_samples <= POINTS:
+        return list(map(float, range(n_samples))), [(i, i + 1) for i in range(n_samples)]
+    n = POINTS // 2
+    edges = [round(i * n_samples / n) for i in range(n + 1)]
+    columns = list(pairwise(edges))
+    return [a + (b - a) * part for a, b in columns for part in (0.25, 0.75)], columns
+
+
+def _envelope(signal: Sequence[float | None], columns: list[tuple[int, int]]) -> list[float | None]:
+    if len(columns) == len(signal):
+        return list(signal)
+    points: list[float | None] = []
+    for start, stop in columns:
+        known = [(value, index) for index in range(start, stop) if (value := signal[index]) is not None]
+        if known:
+            points += [value for value, _ in sorted((min(known), max(known)), key=lambda point: point[1])]
+        else:
+            points += [None, None]
+    return points
+
+
+def _row_uv(signals: list[list[float | None]], middles: list[float]) -> float:
+    """Picks the microvolts of one row: a round number near the typical channel's central range."""
+    typical = []
+    for signal, middle in zip(signals, middles):
+        sizes = sorted(abs(v - middle) for v in signal if v is not None)
+        if sizes:
+            typical.append(2 * sizes[int(0.9 * (len(sizes) - 1))])
+    size = statistics.median(typical) if typical else 0.0
+    return _nice(size) if size > 0 else 1.0
+
+
+def _path(signal: list[float | None], times: list[float], n_samples: int, y_at: Any) -> str:
+    """Writes an SVG path with whole-number steps (x 0 to 2000): a third of the size, no visible loss."""
+    path, pen_down, here = [], False, (0, 0)
+    for time, value in zip(times, signal):
+        if value is not None:
+            # y in tenths of a pixel
+            point = round(POINTS * time / n_samples), round(10 * y_at(value))
+            if pen_down:
+                path.append(f"l{point[0] - here[0]} {point[1] - here[1]}")
+            else:
+                path.append(f"M{point[0]} {point[1]}")
+            here = point
+        pen_down = value is not None
+    return "".join(path).replace(" -", "-")
+
+
+def _share(value: float, low: float, high: float) -> float:
+    return 50.0 if high == low else 100 * (value - low) / (high - low)
+
+
+def _nice(size: float) -> float:
+    """Returns the smallest of 1, 2, 5 × a power of ten that is at least `size`."""
+    power: float = 10.0 ** math.floor(math.log10(size))
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= size * (1 - 1e-9))
+
+
+def _ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Returns round numbers from at most `low` to at least `high`."""
+    if high == low:
+        low, high = low - (abs(low) or 1) / 2, high + (abs(high) or 1) / 2
+    step = _nice((high - low) / about)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(i * step, 12) for i in range(first, last + 1)]
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Returns 1, 2, 5 × powers of ten around the range; only the powers where it spans more than two."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    steps = (1, 2, 5) if last - first <= 2 else (1,)
+    ticks = [float(f"{step}e{power}") for power in range(first, last + 1) for step in steps]
+    inside = [tick for tick in ticks if low <= tick <= high]
+    below, above = [t for t in ticks if t < low], [t for t in ticks if t > high]
+    return below[-1:] + inside + above[:1]
