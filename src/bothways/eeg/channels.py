@@ -1,0 +1,186 @@
+"""Channel names to the 10-05 system, what is no scalp EEG and why, and where each electrode lies."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float32, Float64
+
+RENAMED = {"T3": "T7", "T4": "T8", "T5": "P7", "T6": "P8"}
+"""Names of the old 10-20 system that the 10-10 system changed."""
+
+_REFERENCES = re.compile(r"(A[12]|M[12]|A1A2|M1M2|EAR.*|LM|RM|CLE|LE|.*_EAR|\$A[12]|TP9TP10)", re.IGNORECASE)
+_REFERENCE_SUFFIX = re.compile(
+    r"(REF\d?|LE|AR|AV|AVG|CAR|A[12]|M[12]|A1A2|M1M2|AA|LINKED|CE|VREF|G[12])", re.IGNORECASE
+)
+_NOT_EEG = {
+    "electrocardiogram": r"ecg|ekg",
+    "eye movement": r"[vhlr]?eog|loc|roc",
+    "muscle": r"emg|chin|masseter|l?leg|r?leg",
+    "trigger or status": r"status|trig|trigger|stim|sti|events?|markers?|code|din",
+    "photic stimulation": r"photic|pho|ph",
+    "respiration": r"resp|flow|airflow|nasal|therm|thorax|thor|chest|abdomen|abdo|abd|snore|cpap|etco2|co2|cannula",
+    "temperature": r"temp|temperature",
+    "oxygen or pulse": r"sao2|spo2|osat|pulse|pleth|pr|hr|bpm|heart",
+    "skin conductance": r"gsr|eda|scl|scr",
+    "movement or position": r"acc|accel|gyro|pos|position|body|motion",
+    "auxiliary input": r"dc|aux|misc|ext|exg|light|mic|audio|sound|battery|counter|packet|timestamp",
+    "derived measure": r"ibi|bursts?|suppr|annotations?",
+}
+_NOT_EEG_PATTERNS = [
+    (reason, re.compile(rf"(?<![a-z])(?:{words})(?![a-z])", re.IGNORECASE)) for reason, words in _NOT_EEG.items()
+]
+
+
+@dataclass(frozen=True)
+class Channel:
+    """What a channel's label says.
+
+    Attributes:
+        name: the 10-05 name, `anode-cathode` for a bipolar pair, or the file's own where neither is known.
+        anode: 10-05 name of the electrode; None = not known.
+        cathode: 10-05 name of a bipolar pair's second electrode; None = an ordinary reference.
+        left_out: why it is no scalp EEG; empty = it is.
+    """
+
+    name: str
+    anode: str | None = None
+    cathode: str | None = None
+    left_out: str = ""
+
+
+@lru_cache(maxsize=1)
+def _template() -> tuple[dict[str, Float64[np.ndarray, "3"]], dict[str, str]]:
+    """The 10-05 positions (head radius 1), and every accepted spelling -> canonical name."""
+    from mne.channels import get_builtin_montages, make_standard_montage
+    from mne.channels.montage import transform_to_head
+
+    # mne 1.13 renamed the template; older ones know the first name only
+    name = "colin27_1005" if "colin27_1005" in get_builtin_montages() else "standard_1005"
+    in_head = transform_to_head(make_standard_montage(name)).get_positions()["ch_pos"]
+    points = np.array(list(in_head.values()))
+    centre, radius = fit_sphere(points)
+    positions = {ch: (point - centre) / radius for ch, point in zip(in_head, points)}
+    spellings = {ch.upper(): ch for ch in positions if not _REFERENCES.fullmatch(ch)}
+    spellings |= RENAMED
+    return positions, spellings
+
+
+def fit_sphere(points: Float64[np.ndarray, "n 3"]) -> tuple[Float64[np.ndarray, "3"], float]:
+    """Returns centre and radius of the sphere that fits best (linear least squares)."""
+    design = np.c_[2 * points, np.ones(len(points))]
+    solution = np.linalg.lstsq(design, (points**2).sum(1), rcond=None)[0]
+    centre = solution[:3]
+    return centre, float(np.sqrt(max(solution[3] + centre @ centre, 0.0)))
+
+
+def scalp_name(text: str) -> str | None:
+    """Returns the 10-05 name that `text` spells (any case, padding dots, T3 = T7), or None."""
+    return _template()[1].get(text.strip(" .").upper())
+
+
+def parse_label(label: str) -> Channel:
+    """Reads one label as files have it: `EEG FP1-REF`, `Fc5.`, `T3`, `Fp1-F7`, `EKG1`, `A2-A1`, …
+
+    A second electrode that is an ear, mastoid or other common reference is taken for the reference; one on the
+    scalp makes a bipolar pair. A name that nothing is known about is kept as it is.
+    """
+    own = " ".join(label.split())
+    text = re.sub(r"^(EEG|POL)(?=[\s_:.-])[\s_:.-]*", "", own, flags=re.IGNORECASE).strip(" .")
+    first, second = _split(text)
+    anode = scalp_name(first)
+    if anode is not None:
+        cathode = scalp_name(second) if second else None
+        if cathode == anode:
+            cathode = None
+        return Channel(f"{anode}-{cathode}" if cathode else anode, anode, cathode)
+    if _REFERENCES.fullmatch(first):
+        return Channel(own, left_out="reference electrode, not scalp EEG")
+    for reason, pattern in _NOT_EEG_PATTERNS:
+        if pattern.search(re.sub(r"[\d_]+", " ", text)) or pattern.search(text):
+            return Channel(own, left_out=f"{reason}, not scalp EEG")
+    return Channel(own)
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Takes `Fp1-F7`, `C3:A2`, `Cz Ref`, `C4M1` apart into electrode and what follows."""
+    first, *rest = re.split(r"\s*[-–:/_]\s*|\s+", text, maxsplit=1)
+    if rest:
+        # readers number channels of one name: `T8-P8-0` is `T8-P8`
+        return first, re.sub(r"-\d+$", "", rest[0]) if scalp_name(first) else rest[0]
+    if scalp_name(first) is None:
+        for cut in range(2, len(first) - 1):
+            if _REFERENCE_SUFFIX.fullmatch(first[cut:]) and scalp_name(first[:cut]):
+                return first[:cut], first[cut:]
+    return first, ""
+
+
+def parse_labels(labels: Sequence[str]) -> list[Channel]:
+    """Reads all labels of one recording; see `parse_label`.
+
+    A label is judged among its neighbours where it has two meanings: A1, A2, A3, … is a net's own numbering
+    (BioSemi), in which A1 and A2 are no ears and O1 or P3 are no places of the 10-05 system's either.
+    """
+    channels = [parse_label(label) for label in labels]
+    numbered = {m[1] for label in labels if (m := re.fullmatch(r"\s*A(\d+)\s*", label))}
+    if len(numbered) < 3:
+        return channels
+    return [
+        Channel(" ".join(label.split())) if re.fullmatch(r"\s*[A-H]\d+\s*", label) else channel
+        for label, channel in zip(labels, channels)
+    ]
+
+
+def unique_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Returns the names made unique (`T8-P8`, `T8-P8#2`, …) and those that stood more than once."""
+    total, seen, unique = Counter(names), Counter[str](), []
+    for name in names:
+        seen[name] += 1
+        new = name if seen[name] == 1 else f"{name}#{seen[name]}"
+        while new != name and (new in total or new in unique):
+            seen[name] += 1
+            new = f"{name}#{seen[name]}"
+        unique.append(new)
+    return unique, [name for name, n in total.items() if n > 1]
+
+
+def standard_positions(channels: Sequence[Channel]) -> Float32[np.ndarray, "C 2 3"]:
+    """Returns anode and cathode on the template head (radius 1; x right, y front, z up); NaN = unknown or none."""
+    known = _template()[0]
+    positions = np.full((len(channels), 2, 3), np.nan, np.float32)
+    for row, channel in zip(positions, channels):
+        for place, name in enumerate((channel.anode, channel.cathode)):
+            if name is not None:
+                row[place] = known[name]
+    return positions
+
+
+def digitised_positions(
+    info: Any, picks: Sequence[int], channels: Sequence[Channel]
+) -> Float32[np.ndarray, "C 2 3"] | None:
+    """Returns the electrode positions that a file carries, scaled to head radius 1, where they can be trusted.
+
+    They are trusted when at least eight lie on a sphere and those with a 10-05 name lie near where that name
+    belongs; a file that holds the flat positions of a screen drawing, or another frame's, fails this.
+    """
+    points = np.array([info["chs"][pick]["loc"][:3] for pick in picks], dtype=np.float64)
+    there = np.isfinite(points).all(1) & (np.abs(points).sum(1) > 0)
+    if there.sum() < 8 or any(channel.cathode for channel in channels):
+        return None
+    centre, radius = fit_sphere(points[there])
+    if not radius > 0:
+        return None
+    scaled = (points - centre) / radius
+    if np.abs(np.linalg.norm(scaled[there], axis=1) - 1).max() > 0.3:
+        return None
+    standard = standard_positions(channels)[:, 0]
+    distance = np.linalg.norm(scaled - standard, axis=1)[there & np.isfinite(standard).all(1)]
+    if len(distance) < 4 or np.median(distance) > 0.35:
+        return None
+    positions = standard_positions(channels)
+    positions[there, 0] = scaled[there]
+    return positions

@@ -1,0 +1,180 @@
+"""Every format but EDF and BDF, through mne."""
+
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bothways.eeg.channels import digitised_positions, parse_labels, standard_positions
+from bothways.eeg.edf import status_events
+from bothways.eeg.recording import (
+    Note,
+    Recording,
+    Segment,
+    leave_out,
+    named,
+    no_eeg_error,
+    place_events,
+    true_time_s,
+    unit_in_uv,
+)
+from bothways.errors import UserError
+
+_BOUNDARY = re.compile(r"(?i)^(bad |edge )?boundary$|^new segment")
+_SKIPPED = re.compile(r"(?i)^bad_acq_skip")
+_CHUNK_S = 60.0
+
+
+def read_with_mne(path: Path, unit: str | None) -> Recording:
+    """Reads one recording through mne; see `recording.read_recording`.
+
+    Raises:
+        UserError: mne does not read it, or it holds no EEG or no data.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            raw = _open(path)
+        except (UserError, OSError, MemoryError):
+            raise
+        except Exception as problem:  # mne's readers raise all kinds on damaged files
+            raise UserError(
+                f"{path}: expected a recording that mne reads, but {type(problem).__name__}: {_one_line(problem)}"
+            ) from None
+        recording = _convert(path, raw, unit)
+    ignored = (DeprecationWarning, FutureWarning, ResourceWarning)
+    for text in dict.fromkeys(_one_line(w.message) for w in caught if not issubclass(w.category, ignored)):
+        recording.notes.append(Note("reader", text))
+    return recording
+
+
+def _one_line(problem: Any) -> str:
+    return " ".join(str(problem).split())[:300]
+
+
+def _open(path: Path) -> Any:
+    import mne
+
+    quiet = {"verbose": "error"}
+    suffix = path.suffix.lower()
+    openers: dict[str, Callable[[], Any]] = {
+        ".raw": lambda: mne.io.read_raw_egi(path, **quiet),
+        ".data": lambda: mne.io.read_raw_nicolet(path, ch_type="eeg", **quiet),
+        ".cnt": lambda: _open_cnt(path),
+    }
+    with mne.utils.use_log_level("error"):
+        try:
+            return openers.get(suffix, lambda: mne.io.read_raw(path, **quiet))()
+        except FileNotFoundError as problem:
+            raise UserError(f"{path}: a file that belongs to it is missing: {_one_line(problem)}") from None
+
+
+def _open_cnt(path: Path) -> Any:
+    import mne
+
+    try:
+        return mne.io.read_raw_cnt(path, verbose="error")
+    except Exception:
+        # mne's guess of the sample width fails on files cut short or without an event table
+        raw = mne.io.read_raw_cnt(path, data_format="int16", verbose="error")
+        warnings.warn("sample width could not be told from the header; read as int16", stacklevel=2)
+        return raw
+
+
+def _convert(path: Path, raw: Any, unit: str | None) -> Recording:
+    notes: list[Note] = []
+    left_out: dict[str, str] = {}
+    picks, channels = [], []
+    types = raw.get_channel_types()
+    for index, channel in enumerate(parse_labels(raw.ch_names)):
+        label, kind = raw.ch_names[index], types[index]
+        if kind != "eeg":
+            leave_out(left_out, label, f"{kind} channel in the file, not scalp EEG")
+        elif channel.left_out:
+            leave_out(left_out, label, channel.left_out)
+        else:
+            picks.append(index)
+            channels.append(channel)
+    if not picks:
+        raise no_eeg_error(path, left_out)
+    if raw.n_times == 0:
+        raise UserError(f"{path}: no data: the recording has no samples; leave the file out")
+    sfreq_hz = float(raw.info["sfreq"])
+    data_uv = _samples(path, raw, picks, unit)
+    segments, events = _times(raw, types, sfreq_hz, notes)
+    positions = digitised_positions(raw.info, picks, channels)
+    if positions is not None:
+        notes.append(Note("digitised_positions", "electrode positions are the file's own"))
+    ch_names = named(channels, notes)
+    file_names = [raw.ch_names[pick] for pick in picks]
+    bads = set(raw.info["bads"])
+    date = raw.info["meas_date"]
+    return Recording(
+        path, type(raw).__name__.removeprefix("Raw") or "FIF", data_uv, ch_names, file_names,
+        standard_positions(channels) if positions is None else positions, sfreq_hz, segments, events, left_out,
+        date.replace(tzinfo=None) if date else None, notes,
+        [name for name, own in zip(ch_names, file_names) if own in bads],
+    )  # fmt: skip
+
+
+def _samples(path: Path, raw: Any, picks: list[int], unit: str | None) -> np.ndarray:
+    """Reads in pieces, so that double precision is held for a minute of signal only."""
+    factors = np.full((len(picks), 1), 1e6)
+    if unit is not None:
+        stated = getattr(raw, "_orig_units", None) or {}
+        for factor, pick in zip(factors, picks):
+            # mne multiplied by the unit that the file states (none: FIF holds volts, the others microvolts)
+            usual = "V" if type(raw).__name__ == "Raw" else "uV"
+            in_file = unit_in_uv(stated.get(raw.ch_names[pick], usual)) or 1.0
+            factor *= (unit_in_uv(unit) or 1.0) / in_file
+    data_uv = np.empty((len(picks), raw.n_times), np.float32)
+    step = max(int(_CHUNK_S * raw.info["sfreq"]), 1)
+    try:
+        for start in range(0, raw.n_times, step):
+            piece = raw.get_data(picks, start, min(start + step, raw.n_times), verbose="error")
+            data_uv[:, start : start + step] = piece * factors
+    except (OSError, MemoryError):
+        raise
+    except Exception as problem:
+        raise UserError(
+            f"{path}: the samples cannot be read: {type(problem).__name__}: {_one_line(problem)}"
+        ) from None
+    data_uv[~np.isfinite(data_uv)] = np.nan
+    return data_uv
+
+
+def _times(raw: Any, types: list[str], sfreq_hz: float, notes: list[Note]) -> tuple[list[Segment], list[Any]]:
+    n = raw.n_times
+    cuts, holes, events = {0, n}, [], []
+    first_s = raw.first_time if raw.annotations.orig_time is not None else 0.0
+    for onset, duration_s, label in zip(
+        raw.annotations.onset, raw.annotations.duration, raw.annotations.description
+    ):
+        onset_s = float(onset) - first_s
+        sample = round(onset_s * sfreq_hz)
+        if _SKIPPED.search(label):
+            holes.append((max(sample, 0), min(sample + round(duration_s * sfreq_hz), n)))
+        elif _BOUNDARY.search(label):
+            cuts.add(min(max(sample, 0), n))
+        else:
+            events.append((onset_s, float(duration_s), str(label)))
+    edges = sorted(cuts | {edge for hole in holes for edge in hole})
+    segments = [
+        Segment(a, b, a / sfreq_hz)
+        for a, b in zip(edges, edges[1:])
+        if b > a and not any(start <= a and b <= stop for start, stop in holes)
+    ]
+    if len(segments) > 1 or holes:
+        notes.append(Note("gaps", f"{len(segments)} pieces, cut where the file marks a boundary or a skip"))
+    codes: Counter[str] = Counter()
+    for pick in (index for index, kind in enumerate(types) if kind == "stim"):
+        values = np.nan_to_num(raw.get_data([pick], verbose="error")[0])
+        for sample, code in status_events(np.clip(values, -(2**31), 2**31 - 1).astype(np.int64)):
+            label = str(code) if code != 1 else raw.ch_names[pick]
+            events.append((true_time_s(sample / sfreq_hz, segments, sfreq_hz), 0.0, label))
+            codes[raw.ch_names[pick]] += 1
+    return segments, place_events(events, segments, sfreq_hz, notes)

@@ -1,0 +1,200 @@
+"""Band, mains, rate: one zero-phase filter and the change of rate in a single Fourier pass per channel.
+
+The filter is a finite one (windowed sinc, Hamming, mne's default transitions), so each output sample depends on a
+few seconds around it and on nothing across a gap; ends are extended by their own odd reflection, as in mne.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from jaxtyping import Bool, Float32, Float64
+from scipy import fft
+
+from bothways.config import SignalConfig
+from bothways.eeg.quality import flat_samples
+from bothways.eeg.recording import Note, Recording, Segment
+
+HALO_S = 0.05
+"""Taken as missing on both sides of missing data: there the low-pass still sees what was filled in."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A recording after the filters, at the store's rate: microvolts, NaN where data are missing."""
+
+    data_uv: Float32[np.ndarray, "C T"]
+    segments: list[Segment]
+    notes: list[Note]
+
+
+def preprocess(recording: Recording, signal: SignalConfig, bad: Collection[str] = ()) -> Prepared:
+    """Filters each segment of a recording and brings it to `signal.sfreq_hz`.
+
+    Missing and flat stretches are filled for the filter (a straight line) and are missing again afterwards, so they
+    spread to nothing else. With `reference = "average"` the mean of the channels not in `bad` is subtracted.
+    """
+    notes: list[Note] = []
+    band_hz = _band(recording.sfreq_hz, signal, notes)
+    ratio = Fraction(signal.sfreq_hz / recording.sfreq_hz).limit_denominator(100_000)
+    edges = [0]
+    for segment in recording.segments:
+        edges.append(edges[-1] + max(round((segment.stop - segment.start) * float(ratio)), 1))
+    out = np.empty((len(recording.ch_names), edges[-1]), np.float32)
+    segments = []
+    for old, start, stop in zip(recording.segments, edges, edges[1:]):
+        segments.append(Segment(start, stop, old.onset_s))
+        for source, target in zip(recording.data_uv[:, old.start : old.stop], out[:, start:stop]):
+            target[:] = _channel(source, recording.sfreq_hz, ratio, band_hz, signal, len(target))
+    if signal.reference == "average":
+        good = [name not in bad for name in recording.ch_names]
+        if any(good):
+            counted = out[good]
+            present = ~np.isnan(counted)
+            out -= np.where(present, counted, 0).sum(0) / np.maximum(present.sum(0), 1)
+    if (flat := int(np.isnan(out).sum())) and not np.isnan(recording.data_uv).any():
+        notes.append(Note("flat_stretches", f"{flat} samples lie in flat stretches and are taken as missing"))
+    return Prepared(out, segments, notes)
+
+
+def _band(sfreq_hz: float, signal: SignalConfig, notes: list[Note]) -> tuple[float, float]:
+    low, high = signal.band_hz
+    nyquist = sfreq_hz / 2
+    if high < nyquist:
+        return low, high
+    lowered = 0.9 * nyquist
+    notes.append(
+        Note("band_lowered", f"upper edge {high:g} Hz lowered to {lowered:g} Hz: the file has {sfreq_hz:g} Hz")
+    )
+    return min(low, lowered / 2), lowered
+
+
+def _channel(
+    data_uv: Float32[np.ndarray, " T"],
+    sfreq_hz: float,
+    ratio: Fraction,
+    band_hz: tuple[float, float],
+    signal: SignalConfig,
+    n_out: int,
+) -> Float32[np.ndarray, " n_out"]:
+    missing = np.isnan(data_uv) | flat_samples(data_uv, sfreq_hz)
+    if missing.all():
+        return np.full(n_out, np.nan, np.float32)
+    any_missing = bool(missing.any())
+    if any_missing:
+        there = np.flatnonzero(~missing)
+        data_uv = np.interp(np.arange(len(data_uv)), there, data_uv[there]).astype(np.float32)
+    kernel_half = len(_kernel(sfreq_hz, band_hz, signal.notch_hz, signal.sfreq_hz)) // 2
+    n_fft, n_back = _lengths(len(data_uv) + 2 * kernel_half, ratio)
+    padded = _extended(data_uv, kernel_half, n_fft)
+    spectrum = fft.rfft(padded)
+    response = _response(sfreq_hz, band_hz, signal.notch_hz, signal.sfreq_hz, n_fft)
+    kept = min(len(spectrum), n_back // 2 + 1)
+    filtered = fft.irfft(spectrum[:kept] * response[:kept], n_back)[:n_out]
+    filtered *= n_back / n_fft
+    if any_missing:
+        filtered[_missing_after(missing, float(ratio), n_out, signal.sfreq_hz)] = np.nan
+    return filtered
+
+
+def _extended(data: Float32[np.ndarray, " T"], reach: int, n_fft: int) -> Float32[np.ndarray, " n_fft"]:
+    """Lays the samples at the start of a circle, with their odd reflection behind the end and before the start."""
+    n = len(data)
+    centre = data[0]
+    padded = np.zeros(n_fft, np.float32)
+    padded[:n] = data - centre
+    most = min(reach, n - 1)
+    last = padded[n - 1]
+    if most:
+        padded[n : n + most] = 2 * last - padded[n - 1 - most : n - 1][::-1]
+        padded[n_fft - most :] = -padded[1 : most + 1][::-1]
+    if reach > most:
+        padded[n + most : n + reach] = padded[n + most - 1]
+        padded[n_fft - reach : n_fft - most] = padded[-most] if most else 0
+    return padded
+
+
+def _missing_after(
+    missing: Bool[np.ndarray, " T"], ratio: float, n_out: int, sfreq_hz: float
+) -> Bool[np.ndarray, " n"]:
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], missing.astype(np.int8), [0]])))
+    halo = round(HALO_S * sfreq_hz)
+    after = np.zeros(n_out, bool)
+    for start, stop in edges.reshape(-1, 2):
+        after[max(int(start * ratio) - halo, 0) : int(np.ceil(stop * ratio)) + halo] = True
+    return after
+
+
+@lru_cache(maxsize=64)
+def _lengths(n: int, ratio: Fraction) -> tuple[int, int]:
+    """Fast transform lengths of at least `n` before and after, exactly in the given ratio."""
+    blocks = fft.next_fast_len(-(-n // ratio.denominator), real=True)
+    return blocks * ratio.denominator, blocks * ratio.numerator
+
+
+@lru_cache(maxsize=16)
+def _kernel(
+    sfreq_hz: float, band_hz: tuple[float, float], notch_hz: float | None, out_hz: float
+) -> Float64[np.ndarray, " K"]:
+    """The impulse response of band-pass and notches together, centred, odd length; at the recording's rate."""
+    low, high = band_hz
+    ceiling = min(sfreq_hz, out_hz) / 2
+    low_width = min(max(0.25 * low, 2.0), low)
+    high_width = min(max(0.25 * high, 2.0), ceiling - high)
+    kernel = _high_pass(low - low_width / 2, low_width, sfreq_hz)
+    kernel = np.convolve(kernel, _low_pass(high + high_width / 2, high_width, sfreq_hz))
+    harmonic = notch_hz or np.inf
+    while harmonic < min(high + high_width, sfreq_hz / 2 - 1):
+        stop = _low_pass(harmonic - 0.75, 1.0, sfreq_hz)
+        stop += _high_pass(harmonic + 0.75, 1.0, sfreq_hz)
+        kernel = np.convolve(kernel, stop)
+        harmonic += notch_hz or np.inf
+    return kernel
+
+
+def _low_pass(cutoff_hz: float, width_hz: float, sfreq_hz: float) -> Float64[np.ndarray, " K"]:
+    half = int(np.ceil(3.3 / width_hz * sfreq_hz / 2))
+    t = np.arange(-half, half + 1)
+    kernel = 2 * cutoff_hz / sfreq_hz * np.sinc(2 * cutoff_hz / sfreq_hz * t) * np.hamming(2 * half + 1)
+    return kernel / kernel.sum()
+
+
+def _high_pass(cutoff_hz: float, width_hz: float, sfreq_hz: float) -> Float64[np.ndarray, " K"]:
+    kernel = -_low_pass(cutoff_hz, width_hz, sfreq_hz)
+    kernel[len(kernel) // 2] += 1
+    return kernel
+
+
+@lru_cache(maxsize=8)
+def _response(
+    sfreq_hz: float, band_hz: tuple[float, float], notch_hz: float | None, out_hz: float, n_fft: int
+) -> Float32[np.ndarray, " F"]:
+    kernel = _kernel(sfreq_hz, band_hz, notch_hz, out_hz)
+    half = len(kernel) // 2
+    circle = np.zeros(n_fft)
+    circle[: half + 1] = kernel[half:]
+    circle[-half:] = kernel[:half]
+    return fft.rfft(circle).real.astype(np.float32)
+
+
+def robust_scale(
+    data_uv: Float32[np.ndarray, "C T"],
+) -> tuple[Float32[np.ndarray, " C"], Float32[np.ndarray, " C"]]:
+    """Returns each channel's median and robust SD (1.4826 × MAD), missing samples left out.
+
+    A channel that hardly moves gets its plain SD, or 1 where that is 0 too, so that nothing is divided by 0.
+    """
+    medians = np.zeros(len(data_uv), np.float32)
+    scales = np.ones(len(data_uv), np.float32)
+    for index, row in enumerate(data_uv):
+        there = row[~np.isnan(row)]
+        if len(there) == 0:
+            continue
+        medians[index] = np.median(there)
+        scale = 1.4826 * np.median(np.abs(there - medians[index]))
+        if scale < 1e-6:
+            scale = there.std(dtype=np.float64)
+        scales[index] = scale if scale >= 1e-6 else 1.0
+    return medians, scales

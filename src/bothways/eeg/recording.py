@@ -1,0 +1,302 @@
+"""One recording in memory, in microvolts, with everything that was changed or lost in reading it noted."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32
+
+from bothways.eeg.channels import Channel, parse_labels, standard_positions, unique_names
+from bothways.eeg.edf import EdfFile, EdfSignal, open_edf, status_events
+from bothways.errors import UserError
+
+UNITS_UV = {"V": 1e6, "mV": 1e3, "uV": 1.0, "nV": 1e-3}
+"""Microvolts in one of each unit."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that was changed, lost or looks wrong; `code` is a stable word for programs."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch without a gap: stored samples [start, stop), and when it really began."""
+
+    start: int
+    stop: int
+    onset_s: float
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something marked in the recording; `onset_s` in true time since its start, `start_sample` where it is stored."""
+
+    onset_s: float
+    duration_s: float
+    label: str
+    start_sample: int
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One recording before any filter.
+
+    Attributes:
+        path: the file.
+        format: `EDF`, `EDF+D`, `BrainVision`, …
+        data_uv: EEG channels only, microvolts, NaN where data are missing.
+        ch_names: 10-05 names where known, else the file's own; unique.
+        file_names: the same channels as the file names them.
+        positions: anode and cathode (head radius 1; x right, y front, z up); NaN = unknown or no cathode.
+        sfreq_hz: the EEG's own rate.
+        segments: stretches without a gap, in order.
+        events: annotations and triggers that fall in a segment.
+        left_out: name in the file -> why it is not among the channels.
+        meas_date: the recorder's clock at the start, without a time zone; None = unknown.
+        notes: each thing that was changed, lost or looks wrong.
+        marked_bad: channels (10-05 names) that the file itself calls bad.
+    """
+
+    path: Path
+    format: str
+    data_uv: Float32[np.ndarray, "C T"]
+    ch_names: list[str]
+    file_names: list[str]
+    positions: Float32[np.ndarray, "C 2 3"]
+    sfreq_hz: float
+    segments: list[Segment]
+    events: list[Event] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    meas_date: datetime | None = None
+    notes: list[Note] = field(default_factory=list)
+    marked_bad: list[str] = field(default_factory=list)
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds of signal, gaps not counted."""
+        return self.data_uv.shape[1] / self.sfreq_hz
+
+
+def unit_in_uv(text: str) -> float | None:
+    """Returns the microvolts in one of a unit as files write it (`uV`, `µV`, `mV`, `nV`, …), or None for no voltage."""
+    # µ arrives as U+00B5, as the Greek letter, and as the Latin-1 reading of the UTF-8 of either
+    plain = re.sub("Âµ|Î¼|[µμ]", "u", text.strip())
+    plain = re.sub(r"(?i)^micro\s*", "u", plain)
+    plain = re.sub(r"(?i)volts?$", "V", plain)
+    if plain.lower() in ("uv", "nv", "v"):
+        plain = plain[:-1].lower() + "V"
+    return UNITS_UV.get(plain)
+
+
+def read_recording(path: str | Path, *, unit: str | None = None) -> Recording:
+    """Reads one recording of any format that mne reads.
+
+    Args:
+        path: the file; for formats of several files, the header (`.vhdr`, `.set`, …).
+        unit: what the file's numbers really are (`V`, `mV`, `uV`, `nV`), where it states it wrongly or not at all.
+
+    Raises:
+        UserError: no such file, not a recording, damaged, no EEG channels or no data.
+    """
+    path = Path(path)
+    if unit is not None and unit_in_uv(unit) is None:
+        raise UserError(f"unit: expected one of {', '.join(UNITS_UV)}, got {unit!r}")
+    if not path.exists():
+        raise UserError(f"{path}: expected a recording here, found none; check the path")
+    try:
+        if path.is_file() and _looks_like_edf(path):
+            return _read_edf(open_edf(path), unit)
+        from bothways.eeg.other_formats import read_with_mne
+
+        return read_with_mne(path, unit)
+    except OSError as problem:
+        raise UserError(f"{path}: cannot be read: {problem.strerror or problem}") from None
+    except MemoryError:
+        raise UserError(f"{path}: does not fit in memory; a header that states false sizes does the same") from None
+
+
+def _looks_like_edf(path: Path) -> bool:
+    if path.suffix.lower() in (".edf", ".bdf", ".rec"):
+        return True
+    with path.open("rb") as file:
+        return file.read(8) in (b"0       ", b"\xffBIOSEMI")
+
+
+def _read_edf(file: EdfFile, unit: str | None) -> Recording:
+    notes = [Note(code, message) for code, message in file.notes]
+    ordinary = [signal for signal in file.signals if not signal.is_annotation]
+    if not ordinary:
+        raise UserError(
+            f"{file.path}: annotations only: the file holds events and no signal; give it as labels, not as a recording"
+        )
+    if file.record_s == 0:
+        raise UserError(f"{file.path}: expected a record duration above 0 in the EDF header, got 0; header damaged")
+    if not len(file.records):
+        raise UserError(f"{file.path}: no data: the header is followed by no whole record; leave the file out")
+
+    chosen, channels, left_out = _pick_edf(file, ordinary, notes)
+    if not chosen:
+        raise no_eeg_error(file.path, left_out)
+    sfreq_hz = file.rate_hz(chosen[0])
+    data_uv = np.empty((len(chosen), len(file.records) * chosen[0].n_per_record), np.float32)
+    for row, signal in zip(data_uv, chosen):
+        if not signal.is_calibrated:
+            low, high = signal.physical
+            notes.append(
+                Note("uncalibrated", f"{signal.label}: physical range {low:g} to {high:g} is no scale; missing")
+            )
+            row[:] = np.nan
+            continue
+        factor = unit_in_uv(unit or signal.unit)
+        row[:] = file.physical(signal) * (1.0 if factor is None else factor)
+
+    segments, events = _edf_times(file, sfreq_hz, chosen[0].n_per_record, notes)
+    ch_names = named(channels, notes)
+    return Recording(
+        file.path, file.format, data_uv, ch_names, [signal.label for signal in chosen],
+        standard_positions(channels), sfreq_hz, segments, events, left_out, file.start, notes,
+    )  # fmt: skip
+
+
+def _pick_edf(
+    file: EdfFile, ordinary: list[EdfSignal], notes: list[Note]
+) -> tuple[list[EdfSignal], list[Channel], dict[str, str]]:
+    """Chooses the EEG among the signals: by name, then unit, then rate."""
+    left_out: dict[str, str] = {}
+    candidates: list[tuple[EdfSignal, Channel]] = []
+    guessed: list[str] = []
+    for signal, channel in zip(ordinary, parse_labels([signal.label for signal in ordinary])):
+        is_voltage = unit_in_uv(signal.unit) is not None
+        if channel.left_out:
+            leave_out(left_out, signal.label, channel.left_out)
+        elif signal.n_per_record == 0:
+            leave_out(left_out, signal.label, "no samples")
+        elif not is_voltage and signal.unit and channel.anode is None:
+            leave_out(left_out, signal.label, f"unit {signal.unit!r} is no voltage")
+        else:
+            if not is_voltage:
+                guessed.append(f"{signal.label} ({signal.unit or 'blank'})")
+            candidates.append((signal, channel))
+    known = [signal.n_per_record for signal, channel in candidates if channel.anode] or [
+        signal.n_per_record for signal, _ in candidates
+    ]
+    if known:
+        # the rate that most channels with a place on the scalp have; of equal ones the higher
+        n = max(Counter(known).items(), key=lambda item: (item[1], item[0]))[0]
+        rate_hz = n / file.record_s
+        for signal, _ in candidates:
+            if signal.n_per_record != n:
+                leave_out(left_out, signal.label, f"{file.rate_hz(signal):g} Hz, the EEG has {rate_hz:g} Hz")
+        candidates = [(signal, channel) for signal, channel in candidates if signal.n_per_record == n]
+    if guessed:
+        notes.append(Note("unit_guessed", f"unit taken for microvolts: {', '.join(guessed)}"))
+    return [signal for signal, _ in candidates], [channel for _, channel in candidates], left_out
+
+
+def leave_out(left_out: dict[str, str], name: str, reason: str) -> None:
+    """Notes why a channel is not among the EEG; a second one of the same name gets a number."""
+    number, key = 2, name
+    while key in left_out:
+        key, number = f"{name}#{number}", number + 1
+    left_out[key] = reason
+
+
+def no_eeg_error(path: Path, left_out: dict[str, str]) -> UserError:
+    """The error for a file without EEG, with what it holds instead."""
+    found = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:4]) or "no channels at all"
+    return UserError(f"{path}: no EEG channels among the {len(left_out)} in the file ({found}); leave the file out")
+
+
+def named(channels: Sequence[Channel], notes: list[Note]) -> list[str]:
+    """Returns unique names; notes which were double and which have no known place."""
+    names, double = unique_names([channel.name for channel in channels])
+    if double:
+        notes.append(
+            Note("duplicate_labels", f"more than one channel is named {', '.join(double)}; numbered in order")
+        )
+    unknown = [name for name, channel in zip(names, channels) if channel.anode is None]
+    if unknown:
+        shown = ", ".join(unknown[:6]) + (f" and {len(unknown) - 6} more" if len(unknown) > 6 else "")
+        notes.append(Note("unknown_names", f"no place on the head is known for {shown}"))
+    return names
+
+
+def _edf_times(
+    file: EdfFile, sfreq_hz: float, n_per_record: int, notes: list[Note]
+) -> tuple[list[Segment], list[Event]]:
+    starts_s, texts = file.annotations()
+    given = [start for start in starts_s if start is not None]
+    zero_s = given[0] if given and starts_s[0] is not None else 0.0
+    n_samples = len(file.records) * n_per_record
+    segments = [Segment(0, n_samples, 0.0)]
+    if file.format.endswith("+D"):
+        if len(given) < len(starts_s):
+            notes.append(
+                Note("record_times", f"{len(starts_s) - len(given)} records carry no time; taken as following on")
+            )
+        # rounding in the header and stamps; a gap shorter than half a sample moves no sample
+        tolerance_s = max(0.5 / sfreq_hz, 1e-3)
+        edges, onsets_s, expected_s = [0], [0.0], 0.0
+        for index, start_s in enumerate(starts_s):
+            at_s = expected_s if start_s is None else start_s - zero_s
+            if abs(at_s - expected_s) > tolerance_s:
+                edges.append(index * n_per_record)
+                onsets_s.append(at_s)
+            expected_s = at_s + file.record_s
+        segments = [Segment(a, b, t) for a, b, t in zip(edges, [*edges[1:], n_samples], onsets_s)]
+        if len(segments) > 1:
+            notes.append(
+                Note("gaps", f"{len(segments)} pieces, starting at {', '.join(f'{t:g}' for t in onsets_s)} s")
+            )
+    stamps = [text for text in texts if not re.fullmatch(r"[+-]\d+(\.\d*)?", text[2])]
+    events = [(onset_s - zero_s, duration_s, text) for onset_s, duration_s, text in stamps]
+    for signal in file.signals:
+        if re.fullmatch(r"(?i)status|trigger|sti ?\d*", signal.label):
+            for sample, code in status_events(file.digital(signal)):
+                stored_s = sample / file.rate_hz(signal)
+                events.append((true_time_s(stored_s, segments, sfreq_hz), 0.0, str(code)))
+    return segments, place_events(events, segments, sfreq_hz, notes)
+
+
+def true_time_s(stored_s: float, segments: Sequence[Segment], sfreq_hz: float) -> float:
+    """Returns the true time of a place given in stored seconds (gaps closed up)."""
+    inside = [segment for segment in segments if segment.start <= stored_s * sfreq_hz] or [segments[0]]
+    return inside[-1].onset_s + stored_s - inside[-1].start / sfreq_hz
+
+
+def place_events(
+    events: Sequence[tuple[float, float, str]], segments: Sequence[Segment], sfreq_hz: float, notes: list[Note]
+) -> list[Event]:
+    """Maps (true onset, duration, label) to stored samples.
+
+    An event that begins outside every segment is left out, one that runs past its segment's end is shortened to
+    it; both are counted in the notes.
+    """
+    placed, outside, shortened = [], [], []
+    for onset_s, duration_s, label in sorted(events):
+        for segment in segments:
+            stop_s = segment.onset_s + (segment.stop - segment.start) / sfreq_hz
+            if segment.onset_s - 1e-9 <= onset_s < stop_s:
+                if onset_s + duration_s > stop_s + 1e-9:
+                    duration_s = stop_s - onset_s
+                    shortened.append(label)
+                sample = segment.start + round((onset_s - segment.onset_s) * sfreq_hz)
+                placed.append(Event(onset_s, max(duration_s, 0.0), label, min(sample, segment.stop - 1)))
+                break
+        else:
+            outside.append(f"{label} at {onset_s:g} s")
+    for code, which, what in (
+        ("events_outside", outside, "begin where no data are and are left out"),
+        ("events_shortened", shortened, "run past the end of their data and are shortened"),
+    ):
+        if which:
+            notes.append(Note(code, f"{len(which)} events {what}: {', '.join(which[:4])}"))
+    return placed

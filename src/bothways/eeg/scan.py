@@ -1,0 +1,166 @@
+"""Finds recordings in folders, and whose they are."""
+
+import csv
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bothways.errors import UserError
+
+EXTENSIONS = (
+    ".edf", ".bdf", ".rec", ".gdf", ".vhdr", ".ahdr", ".set", ".fif", ".fif.gz", ".cnt", ".eeg", ".data", ".raw",
+    ".mff", ".lay", ".cdt", ".nedf", ".nxe", ".mefd",
+)  # fmt: skip
+"""Endings of what is a recording of its own; their companions (`.fdt`, `.vmrk`, …) are read with them."""
+_FOLDERS = (".mff", ".mefd")
+_SUBJECT = re.compile(r"(?:^|[/\\_.-])sub-([A-Za-z0-9]+)")
+_SESSION = re.compile(r"(?:^|[/\\_.-])ses-([A-Za-z0-9]+)")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A recording on disk: `file` is its name relative to the scanned folder, with `/`."""
+
+    path: Path
+    file: str
+    subject: str
+    session: str = ""
+    note: str = ""
+
+
+def scan(paths: Iterable[str | Path], subject_from: str | Path = "path") -> list[Found]:
+    """Lists the recordings among files and, recursively, in folders, in the order of their names.
+
+    Args:
+        paths: files and folders.
+        subject_from: `path` = the last `sub-…` of the path, else the name without its ending, with a note; `parent` =
+            the folder that the file lies in; else a CSV with the columns `file,subject`.
+
+    Raises:
+        UserError: a path is missing, nothing is found, or the CSV does not name a recording's subject.
+    """
+    found: dict[Path, Found] = {}
+    taken: set[str] = set()
+    for root in map(Path, paths):
+        if not root.exists():
+            raise UserError(f"{root}: expected a file or folder here, found none; check the path")
+        single = root.is_file() or root.name.lower().endswith(_FOLDERS)
+        for path in [root] if single else sorted(_walk(root)):
+            real = path.resolve()
+            if real in found:
+                continue
+            file = path.name if single else path.relative_to(root).as_posix()
+            if file in taken:  # of two folders with equal names inside, the second keeps its own in front
+                file = f"{path.parent.name if single else root.resolve().name}/{file}"
+            if file in taken:
+                file = path.absolute().as_posix().lstrip("/")
+            taken.add(file)
+            session = _SESSION.findall(path.absolute().as_posix())
+            found[real] = Found(path, file, "", session[-1] if session else "")
+    if not found:
+        raise UserError(
+            f"{', '.join(map(str, paths)) or 'no path given'}: no recording found; expected files that end in "
+            f"{' '.join(EXTENSIONS)}"
+        )
+    return _with_subjects(list(found.values()), subject_from)
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    visited: set[Path] = set()
+    for folder, folders, files in os.walk(root, followlinks=True):
+        here = Path(folder).resolve()
+        if here in visited:  # a link that leads back up
+            folders.clear()
+            continue
+        visited.add(here)
+        whole = [name for name in folders if name.lower().endswith(_FOLDERS)]
+        folders[:] = sorted(name for name in folders if name not in whole and not name.startswith("."))
+        names = {name.lower() for name in files}
+        for name in files + whole:
+            if not name.startswith(".") and _is_recording(name.lower(), names):
+                yield Path(folder) / name
+
+
+def _is_recording(name: str, beside: set[str]) -> bool:
+    stem, dot, ending = name.rpartition(".")
+    if not name.endswith(EXTENSIONS):
+        return False
+    if ending == "eeg":  # BrainVision's samples; alone or with Nihon Kohden's companions a recording
+        return not beside & {f"{stem}.vhdr", f"{stem}.ahdr"}
+    if ending == "data":
+        return f"{stem}.head" in beside
+    if part := re.fullmatch(r"(.*)-\d+\.fif(\.gz)?", name):  # further parts of a split file
+        return f"{part[1]}.fif{part[2] or ''}" not in beside
+    return not re.search(r"_split-(?!0*1_)\d+_", name)
+
+
+def _with_subjects(found: list[Found], subject_from: str | Path) -> list[Found]:
+    if subject_from == "parent":
+        return [replace(one, subject=one.path.absolute().parent.name) for one in found]
+    if subject_from == "path":
+        return [_subject_of_path(one) for one in found]
+    rows = _read_subjects(Path(subject_from))
+    named = []
+    for one in found:
+        subjects = {subject for file, subject in rows.items() if ends_with(one.file, file)}
+        if len(subjects) != 1:
+            problem = "has no row" if not subjects else f"has {len(subjects)} different subjects"
+            raise UserError(f"{subject_from}: {one.file} {problem}; add file,subject for it")
+        named.append(replace(one, subject=subjects.pop()))
+    return named
+
+
+def _subject_of_path(one: Found) -> Found:
+    subjects = _SUBJECT.findall(one.path.absolute().as_posix())
+    if subjects:
+        return replace(one, subject=subjects[-1])
+    stem = one.path.name.split(".")[0] or one.path.name
+    return replace(one, subject=stem, note=f"no 'sub-…' in the path; {stem!r} taken as a person of its own")
+
+
+def _read_subjects(path: Path) -> dict[str, str]:
+    rows: dict[str, str] = {}
+    for row in read_table(path, ("file", "subject")):
+        if row["file"] and row["subject"]:
+            if rows.setdefault(row["file"], row["subject"]) != row["subject"]:
+                raise UserError(f"{path}: {row['file']} has two subjects, {rows[row['file']]} and {row['subject']}")
+    return rows
+
+
+def ends_with(file: str, name: str) -> bool:
+    """Whether `name` is `file` or its last parts (`a.edf` of `x/a.edf`, not of `ba.edf`)."""
+    name = name.replace("\\", "/").removeprefix("./")
+    return file == name or file.endswith(f"/{name.lstrip('/')}") or name.endswith(f"/{file}")
+
+
+def read_table(path: Path, required: tuple[str, ...]) -> list[dict[str, str]]:
+    """Reads a CSV with a header line; takes Excel's mark and line ends, `,` `;` or tab between, spaces around.
+
+    Raises:
+        UserError: it cannot be read, or a required column is missing.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as problem:
+        raise UserError(f"{path}: expected a CSV file, but {problem.strerror}; check the path") from None
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = content.decode("latin-1")
+    lines = text.splitlines()
+    head = lines[0] if lines else ""
+    delimiter = max(",;\t", key=head.count)
+    try:
+        rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=delimiter) if any(row)]
+    except csv.Error as problem:
+        raise UserError(f"{path}: expected a CSV file, but {problem}") from None
+    header = [name.lower() for name in rows[0]] if rows else []
+    missing = [name for name in required if name not in header]
+    if missing:
+        raise UserError(
+            f"{path}: expected the columns {', '.join(required)}, got {', '.join(header) or 'an empty file'}; "
+            f"add {', '.join(missing)}"
+        )
+    return [dict(zip(header, row + [""] * (len(header) - len(row)))) for row in rows[1:]]
