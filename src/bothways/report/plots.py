@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+Number = int | float
 POINTS = 2000
 """Most points drawn of one channel."""
 ROW = 28
 """Height of one channel in pixels."""
 
 
-def number(value: float | None, digits: int = 3) -> str:
+def number(value: Number | None, digits: int = 3) -> str:
     """Writes a number for reading: whole ones in full, others with `digits` significant digits."""
     if value is None:
         return "–"
@@ -29,7 +30,7 @@ def cell(value: Any) -> str:
         spread = "" if value.get("sd") is None else f" ± {value['sd']:.3f}"
         return f"{value['mean']:.3f}{spread}".replace("-", "−")
     if isinstance(value, float):
-        return (f"{value:.3f}" if 1e-3 <= abs(value) < 1e5 else number(value)).replace("-", "−")
+        return (f"{value:.3f}" if value == 0 or 1e-3 <= abs(value) < 1e5 else number(value)).replace("-", "−")
     return number(value) if value is None or type(value) is int else str(value)
 
 
@@ -41,7 +42,7 @@ def nothing(section: dict[str, Any]) -> dict[str, Any]:
 def table(section: dict[str, Any]) -> dict[str, Any]:
     """Finds the cells to set off, as (row, column), and which columns hold numbers."""
 
-    def value(row: list[Any], column: int) -> float | None:
+    def value(row: list[Any], column: int) -> Number | None:
         content = row[column]["mean"] if isinstance(row[column], dict) else row[column]
         return content if isinstance(content, int | float) and not isinstance(content, bool) else None
 
@@ -75,10 +76,10 @@ def curve(section: dict[str, Any]) -> dict[str, Any]:
     scale = math.log10 if log_y else float
     bottom, top = scale(min(y_ticks[0], *ys)), scale(max(y_ticks[-1], *ys))
 
-    def x_at(x: float) -> float:
+    def x_at(x: Number) -> float:
         return _share(x, min(xs), max(xs))
 
-    def y_at(y: float) -> float:
+    def y_at(y: Number) -> float:
         return 100 - _share(scale(y), bottom, top)
 
     paths = []
@@ -136,7 +137,7 @@ def dots(section: dict[str, Any]) -> dict[str, Any]:
 
 
 def bars(section: dict[str, Any]) -> dict[str, Any]:
-    """Gives each bar's length in percent of the longest."""
+    """Gives each bar's length in percent of the longest, and its text."""
     series, n = section["series"], len(section["groups"])
     if any(len(line["values"]) != n for line in series):
         raise ValueError(f"expected {n} values in each series, one per group")
@@ -144,7 +145,10 @@ def bars(section: dict[str, Any]) -> dict[str, Any]:
     if not values or min(values) < 0:
         raise ValueError("expected values of at least 0")
     longest = max(values) or 1.0
-    return {"lengths": [[None if v is None else 100 * v / longest for v in line["values"]] for line in series]}
+    return {
+        "lengths": [[None if v is None else 100 * v / longest for v in line["values"]] for line in series],
+        "texts": [[cell(None if v is None else float(v)) for v in line["values"]] for line in series],
+    }
 
 
 def confusion(section: dict[str, Any]) -> dict[str, Any]:
@@ -169,7 +173,7 @@ def recording(section: dict[str, Any]) -> dict[str, Any]:
     section["signals_uv"] = [[None if v is None else round(v, 1) for v in signal] for signal in reduced]
     section["times_s"] = [round(start_s + index / sfreq_hz, 4) for index in times]
 
-    def x_at(seconds: float) -> float:
+    def x_at(seconds: Number) -> float:
         return min(100.0, max(0.0, _share(seconds, start_s, start_s + duration_s)))
 
     def spans(name: str) -> list[dict[str, Any]]:
@@ -222,10 +226,10 @@ def _envelope_columns(n_samples: int) -> tuple[list[float], list[tuple[int, int]
     return [a + (b - a) * part for a, b in columns for part in (0.25, 0.75)], columns
 
 
-def _envelope(signal: Sequence[float | None], columns: list[tuple[int, int]]) -> list[float | None]:
+def _envelope(signal: Sequence[Number | None], columns: list[tuple[int, int]]) -> list[Number | None]:
     if len(columns) == len(signal):
         return list(signal)
-    points: list[float | None] = []
+    points: list[Number | None] = []
     for start, stop in columns:
         known = [(value, index) for index in range(start, stop) if (value := signal[index]) is not None]
         if known:
@@ -235,7 +239,7 @@ def _envelope(signal: Sequence[float | None], columns: list[tuple[int, int]]) ->
     return points
 
 
-def _row_uv(signals: list[list[float | None]], middles: list[float]) -> float:
+def _row_uv(signals: list[list[Number | None]], middles: list[Number]) -> float:
     """Picks the microvolts of one row: a round number near the typical channel's central range."""
     typical = []
     for signal, middle in zip(signals, middles):
@@ -246,7 +250,7 @@ def _row_uv(signals: list[list[float | None]], middles: list[float]) -> float:
     return _nice(size) if size > 0 else 1.0
 
 
-def _path(signal: list[float | None], times: list[float], n_samples: int, y_at: Any) -> str:
+def _path(signal: list[Number | None], times: list[float], n_samples: int, y_at: Any) -> str:
     """Writes an SVG path with whole-number steps (x 0 to 2000): a third of the size, no visible loss."""
     path, pen_down, here = [], False, (0, 0)
     for time, value in zip(times, signal):
@@ -262,17 +266,17 @@ def _path(signal: list[float | None], times: list[float], n_samples: int, y_at: 
     return "".join(path).replace(" -", "-")
 
 
-def _share(value: float, low: float, high: float) -> float:
+def _share(value: Number, low: Number, high: Number) -> float:
     return 50.0 if high == low else 100 * (value - low) / (high - low)
 
 
-def _nice(size: float) -> float:
+def _nice(size: Number) -> float:
     """Returns the smallest of 1, 2, 5 × a power of ten that is at least `size`."""
     power: float = 10.0 ** math.floor(math.log10(size))
     return next(step * power for step in (1, 2, 5, 10) if step * power >= size * (1 - 1e-9))
 
 
-def _ticks(low: float, high: float, about: int = 5) -> list[float]:
+def _ticks(low: Number, high: Number, about: int = 5) -> list[float]:
     """Returns round numbers from at most `low` to at least `high`."""
     if high == low:
         low, high = low - (abs(low) or 1) / 2, high + (abs(high) or 1) / 2
@@ -281,7 +285,7 @@ def _ticks(low: float, high: float, about: int = 5) -> list[float]:
     return [round(i * step, 12) for i in range(first, last + 1)]
 
 
-def _log_ticks(low: float, high: float) -> list[float]:
+def _log_ticks(low: Number, high: Number) -> list[float]:
     """Returns 1, 2, 5 × powers of ten around the range; only the powers where it spans more than two."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     steps = (1, 2, 5) if last - first <= 2 else (1,)

@@ -1,0 +1,219 @@
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bothways.report import plots, write_report
+
+NASTY = '</script><script>alert("1")</script><img src=x onerror=alert(1)>'
+
+
+def recording(**changes: Any) -> dict[str, Any]:
+    signals = np.random.default_rng(0).normal(0, 20, (3, 6000))
+    signals[1, 100:900] = np.nan
+    return {
+        "kind": "recording",
+        "title": "One recording",
+        "ch_names": ["Fz", NASTY, "日本 ğü"],
+        "sfreq_hz": 100.0,
+        "signals_uv": signals,
+        "classes": ["rest", "task"],
+        "trace": {"label": "probability of task", "times_s": np.arange(0.5, 60), "values": np.linspace(0, 1, 60)},
+        "threshold": 0.5,
+        "predicted": [{"start_s": 0.0, "stop_s": 30.0, "label": "rest"}],
+        "truth": [{"start_s": 10.0, "stop_s": 70.0, "label": "task"}],
+    } | changes
+
+
+def sections() -> list[dict[str, Any]]:
+    return [
+        {"kind": "text", "title": "Text & <b>more</b>", "paragraphs": ["One.", NASTY], "note": "A caveat."},
+        {"kind": "facts", "title": "Facts", "facts": {"people": 12, "loss": 0.25, "format": "EDF", "none": None}},
+        {
+            "kind": "table",
+            "title": "Results",
+            "columns": ["arm", "accuracy", "parameters"],
+            "rows": [["a", {"mean": 0.8, "sd": 0.1}, 1_200_000], ["b", {"mean": 0.9, "sd": None}, None]],
+            "best": {"accuracy": "max"},
+        },
+        {
+            "kind": "curve",
+            "title": "Curve",
+            "x_label": "step",
+            "y_label": "loss",
+            "log_y": True,
+            "series": [{"label": "train", "x": [0, 10, 20, 30], "y": [1.0, float("nan"), 0.1, 0.2]}],
+        },
+        {
+            "kind": "dots",
+            "title": "Dots",
+            "x_label": "balanced accuracy",
+            "chance": 0.5,
+            "arms": [{"label": "a", "values": [0.7, 0.8]}, {"label": "b", "values": [0.75, 0.85]}],
+        },
+        {
+            "kind": "bars",
+            "title": "Bars",
+            "unit": "error",
+            "groups": ["delta", "theta"],
+            "series": [{"label": "model", "values": [0.5, None]}, {"label": "zero", "values": [1, 1]}],
+        },
+        {"kind": "confusion", "title": "Confusion", "classes": ["a", "b"], "matrix": np.array([[3, 1], [0, 0]])},
+        recording(),
+        {
+            "kind": "files",
+            "title": "Files",
+            "files": [{"path": "out/<x>", "what": "the model"}],
+            "next": [{"command": "bothways eeg check A && B", "what": "Check"}],
+        },
+    ]
+
+
+class Page(HTMLParser):
+    """Collects tags, ids, outside addresses and the text of the scripts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.outside: list[str] = []
+        self.scripts: list[str] = []
+        self.figures = {"figure": 0, "img": 0}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.tags.append(tag)
+        self.ids += [values["id"]] if values.get("id") else []
+        self.outside += [v for k, v in attrs if k in {"src", "href", "onerror", "onload"} and v and v[0] != "#"]
+        if values.get("role") == "img":
+            assert values["aria-label"]
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, text: str) -> None:
+        if self.lasttag == "script" and self.scripts:
+            self.scripts[-1] += text
+
+
+@pytest.fixture
+def html(tmp_path: Path) -> str:
+    out = tmp_path / "new folder" / "report.html"
+    report = {"title": NASTY, "subtitle": "s", "created": "today", "versions": {"x": "1"}, "sections": sections()}
+    write_report(report, out)
+    assert [path.name for path in out.parent.iterdir()] == ["report.html"]
+    return out.read_text(encoding="utf-8")
+
+
+def test_nothing_from_outside_and_nothing_injected(html: str) -> None:
+    page = Page()
+    page.feed(html)
+    assert page.tags.count("script") == 2
+    assert "img" not in page.tags
+    assert page.outside == ["data:,"]
+    assert not re.search(r"https?://|@import|url\(", html)
+    assert len(set(page.ids)) == len(page.ids)
+    assert page.tags.count("figure") == 6
+    assert page.tags.count("section") == len(sections())
+    assert "NaN" not in html
+    assert "None" not in html
+
+
+def test_the_numbers_are_in_the_page_as_json(html: str) -> None:
+    page = Page()
+    page.feed(html)
+    data = json.loads(page.scripts[0])
+    assert data["title"] == NASTY
+    drawn = data["sections"][7]
+    assert drawn["ch_names"][1] == NASTY
+    assert {len(signal) for signal in drawn["signals_uv"]} == {len(drawn["times_s"])} == {2000}
+    assert drawn["signals_uv"][1][100] is None
+    assert data["sections"][3]["series"][0]["y"] == [1.0, None, 0.1, 0.2]
+
+
+def test_what_is_read_in_the_page(html: str) -> None:
+    assert "0.800 ± 0.100" in html
+    assert '<td class="number best">0.900<span class="hidden"> (best)</span></td>' in html
+    assert "1\u202f200\u202f000" in html
+    assert "a 0.750 ± 0.071; b 0.800 ± 0.071; chance 0.5" in html
+    assert "75 %" in html
+    assert "bothways eeg check A &amp;&amp; B" in html
+
+
+def test_the_callers_dict_is_left_alone(tmp_path: Path) -> None:
+    section = recording()
+    write_report({"title": "t", "sections": [section]}, tmp_path / "r.html")
+    assert section["signals_uv"].shape == (3, 6000)
+    assert "start_s" not in section
+
+
+def test_no_spike_is_lost_in_drawing() -> None:
+    signal = [0.0] * 100_000
+    signal[12_345], signal[12_346] = 500.0, -400.0
+    section = recording(ch_names=["Fz"], signals_uv=[signal], sfreq_hz=1000.0)
+    plots.recording(section)
+    drawn = section["signals_uv"][0]
+    assert len(drawn) <= 2000
+    assert drawn.index(500.0) < drawn.index(-400.0)
+    at = section["times_s"][drawn.index(500.0)]
+    assert at == pytest.approx(12.345, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"kind": "pie"}, "X: unknown kind 'pie'; known: text"),
+        ({"kind": "table", "columns": ["a"], "rows": [[1, 2]]}, "X: expected 1 cells in each row"),
+        ({"kind": "curve", "log_y": True, "series": [{"x": [1], "y": [0.0]}]}, "X: expected values above 0"),
+        ({"kind": "curve", "series": [{"x": [1, 2], "y": [0.0]}]}, "as many y as x"),
+        ({"kind": "curve", "series": [{"x": [1], "y": [None]}]}, "at least one value"),
+        ({"kind": "dots", "arms": [{"label": "a", "values": []}]}, "at least one finite value"),
+        ({"kind": "bars", "groups": ["a"], "series": [{"values": [1, 2]}]}, "expected 1 values"),
+        ({"kind": "confusion", "classes": ["a"], "matrix": [[1, 2]]}, "matrix of 1 × 1"),
+        (recording(ch_names=["a"]), "one signal per channel"),
+        (recording(ch_names=["a"], signals_uv=[[]]), "at least one sample"),
+    ],
+)
+def test_what_cannot_be_drawn_is_named(tmp_path: Path, section: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        write_report({"title": "t", "sections": [section | {"title": "X"}]}, tmp_path / "r.html")
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_a_flat_or_missing_channel_is_drawn(tmp_path: Path) -> None:
+    section = recording(ch_names=["flat", "none"], signals_uv=np.array([[5.0] * 50, [np.nan] * 50]))
+    for name in ("trace", "threshold", "predicted", "truth", "classes"):
+        del section[name]
+    write_report({"title": "t", "sections": [section]}, tmp_path / "r.html")
+    assert "50" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def test_numbers_as_they_are_written() -> None:
+    assert [plots.number(v) for v in (None, 3, 1234.0, -0.5, 1e-7, 0.98765)] == [
+        "–",
+        "3",
+        "1\u202f234",
+        "−0.5",
+        "1e-7".replace("-", "−"),
+        "0.988",
+    ]
+    assert [plots.cell(v) for v in ("x", True, 0.0, 0.5, 1.0, 2e-6, 7)] == [
+        "x",
+        "True",
+        "0.000",
+        "0.500",
+        "1.000",
+        "2e−6",
+        "7",
+    ]
+
+
+def test_ticks_are_round_and_cover_the_range() -> None:
+    assert plots._ticks(0.52, 0.91) == [0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+    assert plots._ticks(0, 1000) == [0, 200, 400, 600, 800, 1000]
+    assert plots._ticks(3, 3)[0] < 3 < plots._ticks(3, 3)[-1]
+    assert plots._log_ticks(0.3, 1.4) == [0.2, 0.5, 1, 2]
+    assert plots._log_ticks(0.003, 40) == [0.001, 0.01, 0.1, 1, 10, 100]
