@@ -84,7 +84,7 @@ def scalp_name(text: str) -> str | None:
 
 
 def parse_label(label: str) -> Channel:
-    """Reads one label as files have it: `EEG FP1-REF`, `Fc5.`, `T3`, `Fp1-F7`, `EKG1`, `A2-A1`, …
+    """Reads one label as files have it: `EEG FP1-REF`, `Fc5.`, `T3`, `Fp1-F7`, `EKG1`, `A2-A1`.
 
     A second electrode that is an ear, mastoid or other common reference is taken for the reference; one on the
     scalp makes a bipolar pair. A name that nothing is known about is kept as it is.

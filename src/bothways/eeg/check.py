@@ -15,7 +15,7 @@ from bothways.eeg.store import content_hash
 from bothways.errors import UserError
 from bothways.progress import progress
 
-FINE = frozenset({"digitised_positions"})
+FINE = frozenset({"digitised_positions", "subject_guessed"})
 """Notes that are no warning."""
 STATUS = {"ok": 0, "warning": 1, "unusable": 2}
 
@@ -36,10 +36,10 @@ def check(
         min_duration_s: a recording without a gapless stretch of this length is unusable.
 
     Returns:
-        `recordings`: per file {`file`, `subject`, `session`, `status` (`ok`, `warning`, `unusable`), `reason`, `format`,
-        `ch_names`, `left_out`, `sfreq_hz`, `duration_s`, `segments`, `n_events`, `event_labels`, `amplitude_uv`
-        (median over channels), `quality`, `bad_channels`, `meas_date`, `notes`}; an unusable one may lack all after
-        `reason`. `totals`; `exit_status`: 0 = all fine, 1 = usable with warnings, 2 = something is unusable.
+        `recordings`: per file {`file`, `subject`, `session`, `status` (`ok`, `warning`, `unusable`), `reason`,
+        `format`, `ch_names`, `left_out`, `sfreq_hz`, `duration_s`, `segments`, `n_events`, `event_labels`,
+        `amplitude_uv` (median over channels), `quality`, `bad_channels`, `meas_date`, `notes`};
+        an unusable one may lack all after `reason`. `totals`; `exit_status`: 0 = all fine, 1 = usable with warnings, 2 = something is unusable.
 
     Raises:
         UserError: no recording is found.

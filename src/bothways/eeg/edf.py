@@ -186,8 +186,8 @@ def open_edf(path: Path) -> EdfFile:
 def _incomplete(path: Path, size: int, needed: int, n_signals: int | None) -> None:
     raise UserError(
         f"{path}: the EDF header is incomplete: {size} bytes with "
-        f"{'an unreadable number of' if n_signals is None else n_signals} signals, at least {needed} bytes expected; "
-        "copy the file again"
+        f"{'an unreadable number of' if n_signals is None else n_signals} signals, at least {needed} bytes "
+        "expected; copy the file again"
     )
 
 

@@ -16,7 +16,7 @@ from bothways.eeg.scan import ends_with, read_table
 from bothways.eeg.store import Store, StoredRecording
 from bothways.errors import UserError
 
-NO_CLASS = re.compile(r"(?i)^(sleep stage \?|total time.*|recording (starts|ends))$")
+NO_CLASS = re.compile(r"(?i)^(sleep stage \?|\[?total time.*|recording (starts|ends))$")
 """Annotations that mark the recording and no state in it."""
 
 
@@ -41,7 +41,7 @@ class Spans:
 
 @dataclass(frozen=True)
 class Windows:
-    """A table of windows; a window is `length` samples of recording `recording` from sample `start`.
+    """A table of windows; a window is `window_samples` samples of recording `recording` from sample `start`.
 
     Attributes:
         recording: index in the store.
@@ -50,7 +50,7 @@ class Windows:
         subject: whose.
         earliest: where a shifted window may begin, at the least, and still lie in the same stretch and label.
         latest: the same, at the most.
-        length: samples in each window.
+        window_samples: samples in each window.
         classes: names of the labels, sorted.
         notes: rows that matched nothing, stretches too short for a window, …
     """
@@ -61,7 +61,7 @@ class Windows:
     subject: np.ndarray
     earliest: Int64[np.ndarray, " n"]
     latest: Int64[np.ndarray, " n"]
-    length: int
+    window_samples: int
     classes: list[str] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
 
@@ -73,7 +73,7 @@ class Windows:
         columns = ("recording", "start", "label", "subject", "earliest", "latest")
         return Windows(
             **{name: getattr(self, name)[which] for name in columns},
-            length=self.length,
+            window_samples=self.window_samples,
             classes=self.classes,
             notes=self.notes,
         )
@@ -195,8 +195,8 @@ def cut_windows(
 ) -> Windows:
     """Cuts recordings into windows that lie wholly in one segment and in one labelled or unlabelled stretch.
 
-    A stretch is cut from its beginning in steps of `stride_s`; what is left at its end is no window. A window that a
-    label covers in part only does not exist.
+    A stretch is cut from its beginning in steps of `stride_s`; what is left at its end is no window. No window is
+    covered by a label in part.
 
     Args:
         store: the prepared recordings.
@@ -241,7 +241,7 @@ def cut_windows(
         )
     if not table:
         raise UserError(
-            f"{store.path}: no window of {windows.window_s:g} s fits in any of the recordings; choose a shorter window_s"
+            f"{store.path}: no window of {windows.window_s:g} s fits in the recordings; choose a shorter one"
         )
     columns = list(zip(*table))
     numbers = [np.array(columns[i], np.int64) for i in (0, 1, 2, 4, 5)]
@@ -275,14 +275,12 @@ def _rows_of(
             unmatched.append(row.file)
     if not by_file:
         raise UserError(
-            f"{what}: none of {len(rows)} rows names a recording of the store: {', '.join(dict.fromkeys(unmatched[:3]))} "
-            f"against {store.recordings[0].file}"
+            f"{what}: none of {len(rows)} rows names a recording of the store: "
+            f"{', '.join(dict.fromkeys(unmatched[:3]))} against {store.recordings[0].file}"
         )
     if unmatched:
-        names = list(dict.fromkeys(unmatched))
-        notes.append(
-            Note("rows_unmatched", f"{what}: {len(unmatched)} rows name no recording: {', '.join(names[:4])}")
-        )
+        shown = ", ".join(list(dict.fromkeys(unmatched))[:4])
+        notes.append(Note("rows_unmatched", f"{what}: {len(unmatched)} rows name no recording: {shown}"))
     return by_file
 
 
@@ -326,10 +324,9 @@ def _labelled(recording: StoredRecording, rows: Sequence[Span], sfreq_hz: float)
     for start, stop, label in pieces:
         if labelled and start < labelled[-1][1]:
             if labelled[-1][2] != label:
-                at_s = start / sfreq_hz
                 raise UserError(
-                    f"labels: {recording.file}: {labelled[-1][2]!r} and {label!r} overlap at stored second {at_s:g}; "
-                    "a moment has one label, shorten or remove one"
+                    f"labels: {recording.file}: {labelled[-1][2]!r} and {label!r} overlap at stored second "
+                    f"{start / sfreq_hz:g}; a moment has one label, shorten or remove one"
                 )
             start = labelled[-1][1]  # the same label twice: count each moment once
         if stop > start:

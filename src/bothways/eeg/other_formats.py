@@ -2,8 +2,8 @@
 
 import re
 import warnings
-from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ from bothways.eeg.recording import (
     Note,
     Recording,
     Segment,
+    checked_rate,
     leave_out,
     named,
     no_eeg_error,
     place_events,
+    possible_uv,
     true_time_s,
     unit_in_uv,
 )
@@ -39,6 +41,8 @@ def read_with_mne(path: Path, unit: str | None) -> Recording:
         warnings.simplefilter("always")
         try:
             raw = _open(path)
+            if path.suffix.lower() == ".set":
+                _warn_if_renamed(path)
         except (UserError, OSError, MemoryError):
             raise
         except Exception as problem:  # mne's readers raise all kinds on damaged files
@@ -85,15 +89,33 @@ def _open_cnt(path: Path) -> Any:
         return raw
 
 
+def _warn_if_renamed(path: Path) -> None:
+    """A `.set` names its data file; mne takes the neighbour of its own name where that one is gone."""
+    beside = path.with_suffix(".fdt")
+    if not beside.is_file():
+        return
+    from pymatreader import read_mat
+
+    content = read_mat(path, ignore_fields=["chanlocs", "event", "urevent", "epoch", "history", "etc"])
+    content = content.get("EEG", content)
+    name = content.get("datfile") or content.get("data")
+    if isinstance(name, str) and name != beside.name and not path.with_name(name).exists():
+        warnings.warn(f"the header names {name}, which is not there; read {beside.name} beside it", stacklevel=2)
+
+
 def _convert(path: Path, raw: Any, unit: str | None) -> Recording:
     notes: list[Note] = []
     left_out: dict[str, str] = {}
     picks, channels = [], []
     types = raw.get_channel_types()
+    stated = getattr(raw, "_orig_units", None) or {}
     for index, channel in enumerate(parse_labels(raw.ch_names)):
         label, kind = raw.ch_names[index], types[index]
         if kind != "eeg":
-            leave_out(left_out, label, f"{kind} channel in the file, not scalp EEG")
+            unit_text = stated.get(label, "n/a")
+            odd = unit_text != "n/a" and unit_in_uv(unit_text) is None
+            why = f"unit {unit_text!r} is no voltage" if odd else f"{kind} channel in the file, not scalp EEG"
+            leave_out(left_out, label, why)
         elif channel.left_out:
             leave_out(left_out, label, channel.left_out)
         else:
@@ -103,8 +125,8 @@ def _convert(path: Path, raw: Any, unit: str | None) -> Recording:
         raise no_eeg_error(path, left_out)
     if raw.n_times == 0:
         raise UserError(f"{path}: no data: the recording has no samples; leave the file out")
-    sfreq_hz = float(raw.info["sfreq"])
-    data_uv = _samples(path, raw, picks, unit)
+    sfreq_hz = checked_rate(path, float(raw.info["sfreq"]))
+    data_uv = _samples(path, raw, picks, unit, stated)
     segments, events = _times(raw, types, sfreq_hz, notes)
     positions = digitised_positions(raw.info, picks, channels)
     if positions is not None:
@@ -121,11 +143,10 @@ def _convert(path: Path, raw: Any, unit: str | None) -> Recording:
     )  # fmt: skip
 
 
-def _samples(path: Path, raw: Any, picks: list[int], unit: str | None) -> np.ndarray:
+def _samples(path: Path, raw: Any, picks: list[int], unit: str | None, stated: dict[str, str]) -> np.ndarray:
     """Reads in pieces, so that double precision is held for a minute of signal only."""
     factors = np.full((len(picks), 1), 1e6)
     if unit is not None:
-        stated = getattr(raw, "_orig_units", None) or {}
         for factor, pick in zip(factors, picks):
             # mne multiplied by the unit that the file states (none: FIF holds volts, the others microvolts)
             usual = "V" if type(raw).__name__ == "Raw" else "uV"
@@ -136,14 +157,19 @@ def _samples(path: Path, raw: Any, picks: list[int], unit: str | None) -> np.nda
     try:
         for start in range(0, raw.n_times, step):
             piece = raw.get_data(picks, start, min(start + step, raw.n_times), verbose="error")
-            data_uv[:, start : start + step] = piece * factors
+            data_uv[:, start : start + step] = possible_uv(piece * factors)
     except (OSError, MemoryError):
         raise
     except Exception as problem:
+        data_file = path.with_suffix(".fdt")
+        if path.suffix.lower() == ".set" and data_file.is_file():
+            n = data_file.stat().st_size // (4 * len(raw.ch_names))
+            raise UserError(
+                f"{path}: expected {raw.n_times} samples in {data_file.name}, it holds {n}; copy it again"
+            ) from None
         raise UserError(
             f"{path}: the samples cannot be read: {type(problem).__name__}: {_one_line(problem)}"
         ) from None
-    data_uv[~np.isfinite(data_uv)] = np.nan
     return data_uv
 
 
@@ -165,16 +191,16 @@ def _times(raw: Any, types: list[str], sfreq_hz: float, notes: list[Note]) -> tu
     edges = sorted(cuts | {edge for hole in holes for edge in hole})
     segments = [
         Segment(a, b, a / sfreq_hz)
-        for a, b in zip(edges, edges[1:])
+        for a, b in pairwise(edges)
         if b > a and not any(start <= a and b <= stop for start, stop in holes)
     ]
     if len(segments) > 1 or holes:
         notes.append(Note("gaps", f"{len(segments)} pieces, cut where the file marks a boundary or a skip"))
-    codes: Counter[str] = Counter()
+    known = {(round(onset_s * sfreq_hz), label) for onset_s, _, label in events}
     for pick in (index for index, kind in enumerate(types) if kind == "stim"):
         values = np.nan_to_num(raw.get_data([pick], verbose="error")[0])
         for sample, code in status_events(np.clip(values, -(2**31), 2**31 - 1).astype(np.int64)):
             label = str(code) if code != 1 else raw.ch_names[pick]
-            events.append((true_time_s(sample / sfreq_hz, segments, sfreq_hz), 0.0, label))
-            codes[raw.ch_names[pick]] += 1
+            if (sample, label) not in known:  # some readers give triggers as annotations too
+                events.append((true_time_s(sample / sfreq_hz, segments, sfreq_hz), 0.0, label))
     return segments, place_events(events, segments, sfreq_hz, notes)

@@ -5,7 +5,7 @@ few seconds around it and on nothing across a gap; ends are extended by their ow
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -15,7 +15,7 @@ from scipy import fft
 
 from bothways.config import SignalConfig
 from bothways.eeg.quality import flat_samples
-from bothways.eeg.recording import Note, Recording, Segment
+from bothways.eeg.recording import Event, Note, Recording, Segment
 
 HALO_S = 0.05
 """Taken as missing on both sides of missing data: there the low-pass still sees what was filled in."""
@@ -27,6 +27,7 @@ class Prepared:
 
     data_uv: Float32[np.ndarray, "C T"]
     segments: list[Segment]
+    events: list[Event]
     notes: list[Note]
 
 
@@ -54,9 +55,16 @@ def preprocess(recording: Recording, signal: SignalConfig, bad: Collection[str] 
             counted = out[good]
             present = ~np.isnan(counted)
             out -= np.where(present, counted, 0).sum(0) / np.maximum(present.sum(0), 1)
-    if (flat := int(np.isnan(out).sum())) and not np.isnan(recording.data_uv).any():
-        notes.append(Note("flat_stretches", f"{flat} samples lie in flat stretches and are taken as missing"))
-    return Prepared(out, segments, notes)
+    events = [
+        replace(
+            event,
+            start_sample=min(new.start + round((event.start_sample - old.start) * float(ratio)), new.stop - 1),
+        )
+        for event in recording.events
+        for old, new in zip(recording.segments, segments)
+        if old.start <= event.start_sample < old.stop
+    ]
+    return Prepared(out, segments, events, notes)
 
 
 def _band(sfreq_hz: float, signal: SignalConfig, notes: list[Note]) -> tuple[float, float]:

@@ -21,9 +21,9 @@ def assess(recording: Recording) -> tuple[dict[str, dict[str, Any]], list[str], 
     """Measures each channel of a recording.
 
     Returns:
-        per channel {`flat`, `missing`, `clipped` (shares 0 to 1), `amplitude_uv` (robust SD about each second's mean,
-        None = no samples), `line_noise` {`50`, `60`: share of the power from 1 Hz up}, `bad` (list of reasons)};
-        the bad channels; notes.
+        per channel {`flat`, `missing`, `clipped` (shares 0 to 1), `amplitude_uv` (robust SD about each second's
+        mean, None = no samples), `line_noise` {`50`, `60`: share of the power from 1 Hz up}, `bad` (list of
+        reasons)}; the bad channels; notes.
     """
     quality: dict[str, dict[str, Any]] = {}
     for name, data_uv in zip(recording.ch_names, recording.data_uv):
@@ -33,6 +33,11 @@ def assess(recording: Recording) -> tuple[dict[str, dict[str, Any]], list[str], 
     bad = [name for name, measured in quality.items() if measured["bad"]]
     notes = [Note("bad_channels", f"{len(bad)} of {len(quality)}: {_listed(bad, quality)}")] if bad else []
     notes += _unit_notes([q["amplitude_uv"] for q in quality.values() if q["amplitude_uv"]])
+    flat = {name: q["flat"] for name, q in quality.items() if q["flat"] and name not in bad}
+    if flat:
+        names = ", ".join(f"{name} {share:.1%}" for name, share in list(flat.items())[:6])
+        more = f" and {len(flat) - 6} more" if len(flat) > 6 else ""
+        notes.append(Note("flat_stretches", f"stretches without any change are taken as missing: {names}{more}"))
     missing = int(np.isnan(recording.data_uv).sum())
     if missing:
         notes.append(Note("missing_samples", f"{missing} samples are missing (not a number)"))
@@ -77,14 +82,22 @@ def flat_samples(data_uv: Float32[np.ndarray, " T"], sfreq_hz: float) -> Bool[np
 
 
 def _clipped_share(good: Float32[np.ndarray, " n"]) -> float:
-    """Share of samples that stand at the highest or lowest value three times or more in a row."""
+    """Share of samples that stand at the highest or lowest value three times or more in a row.
+
+    An amplifier's limit collects what lies beyond it; the outermost step of a coarse but whole signal holds no more
+    than the one inside it, and does not count.
+    """
     low, high = good.min(), good.max()
     if low == high:
         return 0.0
     total = 0
     for extreme in (low, high):
         at = good == extreme
-        if np.count_nonzero(at) >= 3:
+        if (n := np.count_nonzero(at)) >= 3:
+            others = good[~at]
+            inside = others.min() if extreme == low else others.max()
+            if n <= 2 * np.count_nonzero(others == inside):
+                continue
             inner = at[1:-1] & at[:-2] & at[2:]
             total += int(np.count_nonzero(inner)) + 2 * int(np.count_nonzero(np.diff(inner.astype(np.int8)) == 1))
     return min(total / len(good), 1.0)

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float32, Float64
 
 from bothways.eeg.channels import Channel, parse_labels, standard_positions, unique_names
 from bothways.eeg.edf import EdfFile, EdfSignal, open_edf, status_events
@@ -37,7 +37,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Event:
-    """Something marked in the recording; `onset_s` in true time since its start, `start_sample` where it is stored."""
+    """Something marked: `onset_s` in true time since the start, `start_sample` where that is stored."""
 
     onset_s: float
     duration_s: float
@@ -86,7 +86,7 @@ class Recording:
 
 
 def unit_in_uv(text: str) -> float | None:
-    """Returns the microvolts in one of a unit as files write it (`uV`, `µV`, `mV`, `nV`, …), or None for no voltage."""
+    """Returns the microvolts in one of a unit as files write it (`uV`, `µV`, `mV`, …), or None for no voltage."""
     # µ arrives as U+00B5, as the Greek letter, and as the Latin-1 reading of the UTF-8 of either
     plain = re.sub("Âµ|Î¼|[µμ]", "u", text.strip())
     plain = re.sub(r"(?i)^micro\s*", "u", plain)
@@ -134,9 +134,7 @@ def _read_edf(file: EdfFile, unit: str | None) -> Recording:
     notes = [Note(code, message) for code, message in file.notes]
     ordinary = [signal for signal in file.signals if not signal.is_annotation]
     if not ordinary:
-        raise UserError(
-            f"{file.path}: annotations only: the file holds events and no signal; give it as labels, not as a recording"
-        )
+        raise UserError(f"{file.path}: annotations only: the file holds events and no signal; use it as labels")
     if file.record_s == 0:
         raise UserError(f"{file.path}: expected a record duration above 0 in the EDF header, got 0; header damaged")
     if not len(file.records):
@@ -145,7 +143,7 @@ def _read_edf(file: EdfFile, unit: str | None) -> Recording:
     chosen, channels, left_out = _pick_edf(file, ordinary, notes)
     if not chosen:
         raise no_eeg_error(file.path, left_out)
-    sfreq_hz = file.rate_hz(chosen[0])
+    sfreq_hz = checked_rate(file.path, file.rate_hz(chosen[0]))
     data_uv = np.empty((len(chosen), len(file.records) * chosen[0].n_per_record), np.float32)
     for row, signal in zip(data_uv, chosen):
         if not signal.is_calibrated:
@@ -156,7 +154,7 @@ def _read_edf(file: EdfFile, unit: str | None) -> Recording:
             row[:] = np.nan
             continue
         factor = unit_in_uv(unit or signal.unit)
-        row[:] = file.physical(signal) * (1.0 if factor is None else factor)
+        row[:] = possible_uv(file.physical(signal) * (1.0 if factor is None else factor))
 
     segments, events = _edf_times(file, sfreq_hz, chosen[0].n_per_record, notes)
     ch_names = named(channels, notes)
@@ -199,6 +197,22 @@ def _pick_edf(
     if guessed:
         notes.append(Note("unit_guessed", f"unit taken for microvolts: {', '.join(guessed)}"))
     return [signal for signal, _ in candidates], [channel for _, channel in candidates], left_out
+
+
+def checked_rate(path: Path, sfreq_hz: float) -> float:
+    """Returns the rate if an EEG can have it.
+
+    Raises:
+        UserError: it is below 10 Hz or above 1 MHz.
+    """
+    if not 10 <= sfreq_hz <= 1e6:
+        raise UserError(f"{path}: expected a sampling rate of 10 Hz to 1 MHz, got {sfreq_hz:g} Hz; header damaged")
+    return sfreq_hz
+
+
+def possible_uv(values_uv: Float64[np.ndarray, "..."]) -> Float64[np.ndarray, "..."]:
+    """Returns the values with NaN for what no voltage can be (not finite, or above a million volts)."""
+    return np.where(np.abs(values_uv) < 1e12, values_uv, np.nan)
 
 
 def leave_out(left_out: dict[str, str], name: str, reason: str) -> None:

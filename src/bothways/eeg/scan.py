@@ -35,8 +35,8 @@ def scan(paths: Iterable[str | Path], subject_from: str | Path = "path") -> list
 
     Args:
         paths: files and folders.
-        subject_from: `path` = the last `sub-…` of the path, else the name without its ending, with a note; `parent` =
-            the folder that the file lies in; else a CSV with the columns `file,subject`.
+        subject_from: `path` = the last `sub-…` of the path, else the name without its ending, with a note;
+            `parent` = the folder that the file lies in; else a CSV with the columns `file,subject`.
 
     Raises:
         UserError: a path is missing, nothing is found, or the CSV does not name a recording's subject.
@@ -84,7 +84,7 @@ def _walk(root: Path) -> Iterator[Path]:
 
 
 def _is_recording(name: str, beside: set[str]) -> bool:
-    stem, dot, ending = name.rpartition(".")
+    stem, _, ending = name.rpartition(".")
     if not name.endswith(EXTENSIONS):
         return False
     if ending == "eeg":  # BrainVision's samples; alone or with Nihon Kohden's companions a recording
@@ -123,9 +123,9 @@ def _subject_of_path(one: Found) -> Found:
 def _read_subjects(path: Path) -> dict[str, str]:
     rows: dict[str, str] = {}
     for row in read_table(path, ("file", "subject")):
-        if row["file"] and row["subject"]:
-            if rows.setdefault(row["file"], row["subject"]) != row["subject"]:
-                raise UserError(f"{path}: {row['file']} has two subjects, {rows[row['file']]} and {row['subject']}")
+        file, subject = row["file"], row["subject"]
+        if file and subject and rows.setdefault(file, subject) != subject:
+            raise UserError(f"{path}: {file} has two subjects, {rows[file]} and {subject}; keep one")
     return rows
 
 

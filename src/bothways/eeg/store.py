@@ -145,13 +145,6 @@ def _store_one(
         notes.append(Note("subject_guessed", one.note))
     if (first := seen.setdefault(digest, one.file)) != one.file:
         notes.append(Note("duplicate_content", f"same content as {first}"))
-    ratio = signal.sfreq_hz / recording.sfreq_hz
-    events = [
-        Event(e.onset_s, e.duration_s, e.label, new.start + min(round((e.start_sample - old.start) * ratio), new.stop - new.start - 1))
-        for e in recording.events
-        for old, new in zip(recording.segments, prepared.segments)
-        if old.start <= e.start_sample < old.stop
-    ]  # fmt: skip
     return {
         "id": name,
         "file": one.file,
@@ -165,7 +158,7 @@ def _store_one(
         ],
         "n_samples": prepared.data_uv.shape[1],
         "segments": [asdict(segment) for segment in prepared.segments],
-        "events": [asdict(event) for event in events],
+        "events": [asdict(event) for event in prepared.events],
         "left_out": recording.left_out,
         "notes": [asdict(note) for note in notes],
         "quality": quality,
@@ -229,12 +222,12 @@ class Store:
                 f"{path}: the store is damaged ({type(problem).__name__}: {problem}); prepare it again"
             ) from None
         for recording in recordings:
-            expected = 128 + 2 * len(recording.ch_names) * recording.n_samples
+            payload = 2 * len(recording.ch_names) * recording.n_samples
             file = path / "signals" / f"{recording.id}.npy"
             size = file.stat().st_size if file.is_file() else 0
-            if size != expected:
+            if size <= payload or (size - payload) % 64:  # numpy's header fills blocks of 64
                 raise UserError(
-                    f"{file}: the store is damaged ({size} bytes, expected {expected}); prepare it again"
+                    f"{file}: the store is damaged ({size} bytes, {payload} of samples expected); prepare it again"
                 )
         return cls(path, head, signal, recordings)
 
