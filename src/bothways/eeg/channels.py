@@ -19,7 +19,7 @@ _REFERENCE_SUFFIX = re.compile(
 )
 _NOT_EEG = {
     "electrocardiogram": r"ecg|ekg",
-    "eye movement": r"[vhlr]?eog|loc|roc",
+    "eye movement": r"[vhlr]?eog[lr]?|loc|roc",
     "muscle": r"emg|chin|masseter|l?leg|r?leg",
     "trigger or status": r"status|trig|trigger|stim|sti|events?|markers?|code|din",
     "photic stimulation": r"photic|pho|ph",

@@ -36,10 +36,11 @@ def check(
         min_duration_s: a recording without a gapless stretch of this length is unusable.
 
     Returns:
-        `recordings`: per file {`file`, `subject`, `session`, `status` (`ok`, `warning`, `unusable`), `reason`,
+        `recordings`, per file {`file`, `subject`, `session`, `status` (`ok`, `warning`, `unusable`), `reason`,
         `format`, `ch_names`, `left_out`, `sfreq_hz`, `duration_s`, `segments`, `n_events`, `event_labels`,
-        `amplitude_uv` (median over channels), `quality`, `bad_channels`, `meas_date`, `notes`};
-        an unusable one may lack all after `reason`. `totals`; `exit_status`: 0 = all fine, 1 = usable with warnings, 2 = something is unusable.
+        `amplitude_uv` (median over channels), `quality`, `bad_channels`, `meas_date`, `notes`}; one that cannot be
+        read has none after `reason`. `totals`. `exit_status`: 0 = all fine, 1 = usable with warnings, 2 = some
+        unusable.
 
     Raises:
         UserError: no recording is found.

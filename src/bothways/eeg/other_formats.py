@@ -174,7 +174,7 @@ def _samples(path: Path, raw: Any, picks: list[int], unit: str | None, stated: d
 
 
 def _times(raw: Any, types: list[str], sfreq_hz: float, notes: list[Note]) -> tuple[list[Segment], list[Any]]:
-    n = raw.n_times
+    n = int(raw.n_times)
     cuts, holes, events = {0, n}, [], []
     first_s = raw.first_time if raw.annotations.orig_time is not None else 0.0
     for onset, duration_s, label in zip(

@@ -1,0 +1,208 @@
+from datetime import datetime
+
+import numpy as np
+import pytest
+
+from bothways.eeg import Event, Segment, read_recording
+from bothways.eeg.recording import unit_in_uv
+from bothways.errors import UserError
+from recordings import noise_uv, write_brainvision, write_edf, write_eeglab, write_fif
+
+NAMES = ["Fp1", "Fp2", "C3", "C4"]
+
+
+def codes(recording):
+    return [note.code for note in recording.notes]
+
+
+def test_edf_equals_what_was_written(tmp_path):
+    data = noise_uv()
+    recording = read_recording(write_edf(tmp_path / "a.edf", data, NAMES))
+    np.testing.assert_allclose(recording.data_uv, data, atol=1e-4)
+    assert recording.data_uv.dtype == np.float32
+    assert (recording.format, recording.sfreq_hz, recording.duration_s) == ("EDF", 200.0, 8.0)
+    assert recording.ch_names == recording.file_names == NAMES
+    assert recording.segments == [Segment(0, 1600, 0.0)]
+    assert recording.meas_date == datetime(2020, 2, 1, 10, 20, 30)
+    assert recording.notes == []
+
+
+@pytest.mark.parametrize("bdf", [False, True])
+def test_edf_and_bdf_equal_mne(tmp_path, bdf):
+    import mne
+
+    path = write_edf(tmp_path / ("a.bdf" if bdf else "a.edf"), noise_uv(2), ["C3", "C4"], bdf=bdf)
+    reader = mne.io.read_raw_bdf if bdf else mne.io.read_raw_edf
+    theirs = reader(path, preload=True, verbose="error").get_data() * 1e6
+    ours = read_recording(path)
+    assert ours.format == ("BDF" if bdf else "EDF")
+    np.testing.assert_allclose(ours.data_uv, theirs, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("writer", "name", "form", "event"),
+    [
+        (write_brainvision, "b.vhdr", "BrainVision", "Stimulus/S  7"),
+        (write_eeglab, "c.set", "EEGLAB", "go"),
+        (write_fif, "d_raw.fif", "FIF", "go"),
+    ],
+)
+def test_other_formats_give_the_same_numbers(tmp_path, writer, name, form, event):
+    data = noise_uv()
+    recording = read_recording(writer(tmp_path / name, data, NAMES))
+    np.testing.assert_allclose(recording.data_uv, data, atol=1e-4)
+    assert (recording.format, recording.sfreq_hz, recording.ch_names) == (form, 200.0, NAMES)
+    assert [(e.label, e.start_sample) for e in recording.events] == [(event, 400)]
+    assert recording.segments == [Segment(0, 1600, 0.0)]
+
+
+def test_mixed_rates_keep_the_eeg_at_its_own(tmp_path):
+    data = [*noise_uv(2), noise_uv(1, 3200)[0], noise_uv(1, 200)[0]]
+    recording = read_recording(write_edf(tmp_path / "a.edf", data, ["Fp1", "C3", "ECG", "X9"]))
+    np.testing.assert_allclose(recording.data_uv, data[:2], atol=1e-4)
+    assert recording.sfreq_hz == 200.0
+    assert recording.left_out == {
+        "ECG": "electrocardiogram, not scalp EEG",
+        "X9": "25 Hz, the EEG has 200 Hz",
+    }
+
+
+def test_each_channel_has_its_own_unit(tmp_path):
+    same = noise_uv(1)[0]
+    units = ["uV", b"\xb5V", "mV", "nV", "V", "Volts"]
+    names = ["Fp1", "Fp2", "C3", "C4", "O1", "O2"]
+    recording = read_recording(write_edf(tmp_path / "a.edf", [same] * 6, names, units=units))
+    for row, factor in zip(recording.data_uv, (1, 1, 1e3, 1e-3, 1e6, 1e6)):
+        np.testing.assert_allclose(row, same * factor, rtol=1e-5, atol=1e-4 * factor)
+
+
+def test_an_unknown_unit_is_noted_and_a_wrong_one_overruled(tmp_path):
+    data = noise_uv(2)
+    path = write_edf(tmp_path / "a.edf", data, ["C3", "C4"], units="")
+    blank = read_recording(path)
+    assert codes(blank) == ["unit_guessed"]
+    np.testing.assert_allclose(blank.data_uv, data, atol=1e-4)
+    np.testing.assert_allclose(read_recording(path, unit="mV").data_uv, data * 1e3, rtol=1e-5, atol=0.1)
+    with pytest.raises(UserError, match="unit: expected one of V, mV, uV, nV, got 'furlong'"):
+        read_recording(path, unit="furlong")
+
+
+def test_unit_of_other_formats(tmp_path):
+    data = noise_uv()
+    in_volts = read_recording(write_eeglab(tmp_path / "c.set", data * 1e-6, NAMES), unit="V")
+    np.testing.assert_allclose(in_volts.data_uv, data, rtol=1e-5, atol=1e-4)
+    in_uv = read_recording(write_fif(tmp_path / "d_raw.fif", data * 1e6, NAMES), unit="uV")
+    np.testing.assert_allclose(in_uv.data_uv, data, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("text", "factor"),
+    [("uV", 1), ("µV", 1), ("μV", 1), ("UV", 1), ("Âµv", 1), ("microV", 1), ("mV", 1e3), ("V", 1e6), ("nV", 1e-3),
+     ("Volts", 1e6), ("", None), ("DegC", None), ("%", None), ("MV", None)],
+)  # fmt: skip
+def test_unit_in_uv(text, factor):
+    assert unit_in_uv(text) == factor
+
+
+def test_discontinuous_records_become_segments(tmp_path):
+    path = write_edf(
+        tmp_path / "a.edf", noise_uv(), NAMES, plus="D", onsets_s=[5, 6, 7, 8, 15, 16, 17, 18],
+        annotations=[(16.5, 1, "seizure"), (11, 1, "lost"), (8.5, 30, "long")],
+    )  # fmt: skip
+    recording = read_recording(path)
+    assert recording.segments == [Segment(0, 800, 0.0), Segment(800, 1600, 10.0)]
+    assert recording.events == [Event(3.5, 0.5, "long", 700), Event(11.5, 1.0, "seizure", 1100)]
+    assert [(note.code, note.message) for note in recording.notes] == [
+        ("gaps", "2 pieces, starting at 0, 10 s"),
+        ("events_outside", "1 events begin where no data are and are left out: lost at 6 s"),
+        ("events_shortened", "1 events run past the end of their data and are shortened: long"),
+    ]
+
+
+def test_discontinuous_in_name_only(tmp_path):
+    path = write_edf(tmp_path / "a.edf", noise_uv(), NAMES, plus="D")
+    recording = read_recording(path)
+    assert (recording.segments, recording.notes, recording.format) == ([Segment(0, 1600, 0.0)], [], "EDF+D")
+
+
+def test_status_channel_gives_events_and_no_signal(tmp_path):
+    status = np.zeros(1600, np.int64) | 0x100000
+    status[400:410] |= 7
+    status[900:] |= 256
+    recording = read_recording(write_edf(tmp_path / "a.bdf", noise_uv(2), ["C3", "C4"], bdf=True, status=status))
+    assert [(e.label, e.start_sample) for e in recording.events] == [("7", 400), ("256", 900)]
+    assert recording.left_out == {"Status": "trigger or status, not scalp EEG"}
+
+
+def test_record_counts_that_lie(tmp_path):
+    data = noise_uv()
+    open_end = read_recording(write_edf(tmp_path / "a.edf", data, NAMES, n_records=-1))
+    assert (open_end.data_uv.shape, codes(open_end)) == ((4, 1600), ["record_count"])
+    short = write_edf(tmp_path / "b.edf", data, NAMES)
+    short.write_bytes(short.read_bytes()[:-800])
+    cut = read_recording(short)
+    assert (cut.data_uv.shape, codes(cut)) == ((4, 1400), ["truncated"])
+    np.testing.assert_allclose(cut.data_uv, data[:, :1400], atol=1e-4)
+
+
+def test_labels_that_repeat_and_bytes_that_are_not_ascii(tmp_path):
+    recording = read_recording(write_edf(tmp_path / "a.edf", noise_uv(), ["T8-P8", "Posição", "C3", "T8-P8"]))
+    assert recording.ch_names == ["T8-P8", "Posição", "C3", "T8-P8#2"]
+    assert codes(recording) == ["duplicate_labels", "unknown_names"]
+
+
+def test_no_scale_no_numbers(tmp_path):
+    recording = read_recording(write_edf(tmp_path / "a.edf", noise_uv(), NAMES, physical={"C3": (0, 0)}))
+    assert np.isnan(recording.data_uv).all(1).tolist() == [False, False, True, False]
+    assert codes(recording) == ["uncalibrated"]
+
+
+def test_an_impossible_date_is_unknown(tmp_path):
+    recording = read_recording(write_edf(tmp_path / "a.edf", noise_uv(), NAMES, start=b"00.00.0000.00.00"))
+    assert (recording.meas_date, codes(recording)) == (None, ["bad_date"])
+
+
+def test_missing_samples_stay_missing(tmp_path):
+    data = noise_uv()
+    data[2, 500:550] = np.nan
+    recording = read_recording(write_fif(tmp_path / "a_raw.fif", data, NAMES))
+    assert np.flatnonzero(np.isnan(recording.data_uv[2])).tolist() == list(range(500, 550))
+    assert int(np.isnan(recording.data_uv).sum()) == 50
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not an EDF or BDF file: it is empty"),
+        (b"<!DOCTYPE html><html>", "not an EDF or BDF file: it begins with b'<!DOCTYPE html><'"),
+        (b"0".ljust(300), "the EDF header is incomplete"),
+    ],
+)
+def test_what_is_no_edf_is_refused_in_one_line(tmp_path, content, message):
+    path = tmp_path / "page.edf"
+    path.write_bytes(content)
+    with pytest.raises(UserError) as problem:
+        read_recording(path)
+    assert str(problem.value).startswith(f"{path}: {message}")
+    assert "\n" not in str(problem.value)
+
+
+def test_files_without_a_recording(tmp_path):
+    nothing = write_edf(tmp_path / "a.edf", np.zeros((1, 0)), ["C3"], n_records=0)
+    with pytest.raises(UserError, match="no data"):
+        read_recording(nothing)
+    with pytest.raises(UserError, match=r"no EEG channels among the 1 in the file \(ECG: electrocardiogram"):
+        read_recording(write_edf(tmp_path / "b.edf", noise_uv(1), ["ECG"]))
+    with pytest.raises(UserError, match="found none; check the path"):
+        read_recording(tmp_path / "c.edf")
+    (tmp_path / "d.set").write_bytes(b"no MATLAB file")
+    with pytest.raises(UserError, match="expected a recording that mne reads"):
+        read_recording(tmp_path / "d.set")
+
+
+def test_what_mne_warns_of_becomes_a_note(tmp_path):
+    path = write_brainvision(tmp_path / "b.vhdr", noise_uv(), NAMES)
+    path.write_text(path.read_text(encoding="utf-8").replace("C4,,1,µV", "C4,,1,°C"), encoding="utf-8")
+    recording = read_recording(path)
+    assert recording.ch_names == ["Fp1", "Fp2", "C3"]
+    assert recording.left_out == {"C4": "unit '°C' is no voltage"}

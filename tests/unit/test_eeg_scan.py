@@ -1,0 +1,108 @@
+import pytest
+
+from bothways.eeg import check, scan
+from bothways.errors import UserError
+from recordings import noise_uv, write_edf
+
+
+def touch(*paths):
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+
+
+def test_a_folder_is_searched_for_recordings_and_not_for_their_companions(tmp_path):
+    touch(*(tmp_path / name for name in (
+        "x/a.edf", "x/b.vhdr", "x/b.eeg", "x/b.vmrk", "c.set", "c.fdt", "d.eeg", "e.data", "f.data", "f.head",
+        "g_raw.fif", "g_raw-1.fif", "notes.txt", "._a.edf", ".hidden/h.edf", "日本 ğ/i.EDF", "p/s_split-01_eeg.fif",
+        "p/s_split-02_eeg.fif",
+    )))  # fmt: skip
+    (tmp_path / "m.mff").mkdir()
+    touch(tmp_path / "m.mff" / "signal.edf")
+    assert [one.file for one in scan([tmp_path])] == [
+        "c.set", "d.eeg", "f.data", "g_raw.fif", "m.mff", "p/s_split-01_eeg.fif", "x/a.edf", "x/b.vhdr",
+        "日本 ğ/i.EDF",
+    ]  # fmt: skip
+
+
+def test_a_link_that_leads_back_up_ends(tmp_path):
+    touch(tmp_path / "a" / "one.edf")
+    (tmp_path / "a" / "loop").symlink_to(tmp_path)
+    assert [one.file for one in scan([tmp_path])] == ["a/one.edf"]
+
+
+@pytest.mark.parametrize(
+    ("file", "subject", "session"),
+    [
+        ("sub-00_rest.edf", "00", ""),
+        ("sub-A1/ses-2/eeg/sub-A1_ses-2_eeg.edf", "A1", "2"),
+        ("x/sub-07/night.edf", "07", ""),
+    ],
+)
+def test_subject_of_the_path(tmp_path, file, subject, session):
+    touch(tmp_path / file)
+    (found,) = scan([tmp_path])
+    assert (found.subject, found.session, found.note) == (subject, session, "")
+
+
+def test_subject_of_name_parent_and_table(tmp_path):
+    touch(tmp_path / "data" / "anna" / "one.edf", tmp_path / "data" / "bert" / "two.edf")
+    named = scan([tmp_path / "data"])
+    assert [one.subject for one in named] == ["one", "two"]
+    assert named[0].note == "no 'sub-…' in the path; 'one' taken as a person of its own"
+    assert [one.subject for one in scan([tmp_path / "data"], "parent")] == ["anna", "bert"]
+    table = tmp_path / "who.csv"
+    table.write_text("\ufefffile;subject\r\none.edf;7\r\nbert/two.edf;8\r\n", encoding="utf-8")
+    assert [one.subject for one in scan([tmp_path / "data"], table)] == ["7", "8"]
+    table.write_text("file,subject\none.edf,7\n")
+    with pytest.raises(UserError, match=r"bert/two\.edf has no row"):
+        scan([tmp_path / "data"], table)
+    table.write_text("name,subject\none.edf,7\n")
+    with pytest.raises(UserError, match="expected the columns file, subject, got name, subject; add file"):
+        scan([tmp_path / "data"], table)
+
+
+def test_equal_names_in_two_folders_stay_apart(tmp_path):
+    touch(tmp_path / "a" / "one.edf", tmp_path / "b" / "one.edf")
+    assert [one.file for one in scan([tmp_path / "a", tmp_path / "b"])] == ["one.edf", "b/one.edf"]
+    assert [one.file for one in scan([tmp_path / "a", tmp_path / "a" / "one.edf"])] == ["one.edf"]
+
+
+def test_nothing_to_scan(tmp_path):
+    with pytest.raises(UserError, match="no recording found; expected files that end in"):
+        scan([tmp_path])
+    with pytest.raises(UserError, match="found none; check the path"):
+        scan([tmp_path / "gone"])
+
+
+def test_check_reports_each_file_and_goes_on(tmp_path):
+    names = ["Fp1", "Fp2", "C3", "C4"]
+    write_edf(tmp_path / "sub-1_a.edf", noise_uv(), names)
+    write_edf(tmp_path / "sub-1_b.edf", noise_uv(), names)
+    write_edf(tmp_path / "sub-2_c.edf", noise_uv() * 20, names, units="nV")
+    (tmp_path / "sub-3_d.edf").write_bytes(b"no")
+    write_edf(tmp_path / "sub-4_e.edf", noise_uv(4, 100), names, record_s=0.5)
+    report = check([tmp_path])
+    assert [(r["file"], r["status"]) for r in report["recordings"]] == [
+        ("sub-1_a.edf", "ok"), ("sub-1_b.edf", "warning"), ("sub-2_c.edf", "ok"), ("sub-3_d.edf", "unusable"),
+        ("sub-4_e.edf", "unusable"),
+    ]  # fmt: skip
+    first, second, third, broken, short = report["recordings"]
+    assert first["amplitude_uv"] == pytest.approx(30, rel=0.1)
+    assert second["notes"] == [{"code": "duplicate_content", "message": "same content as sub-1_a.edf"}]
+    assert third["amplitude_uv"] == pytest.approx(0.6, rel=0.1)
+    assert "not an EDF or BDF file" in broken["reason"]
+    assert short["reason"] == "too short: 0.5 s without a gap, at least 1 s expected"
+    assert report["totals"] == {
+        "recordings": 5, "subjects": 2, "duration_s": 24.0, "ok": 2, "warning": 1, "unusable": 2,
+    }  # fmt: skip
+    assert report["exit_status"] == 2
+    assert check([tmp_path / "sub-1_a.edf"])["exit_status"] == 0
+
+
+def test_check_says_which_factor_makes_sense(tmp_path):
+    path = write_edf(tmp_path / "sub-1.edf", noise_uv(), ["Fp1", "Fp2", "C3", "C4"], units="mV")
+    (entry,) = check([path])["recordings"]
+    assert entry["status"] == "unusable"
+    assert "÷1000 would make" in entry["reason"]
+    assert check([path], unit="uV")["recordings"][0]["status"] == "ok"
