@@ -344,3 +344,10 @@ def _divided(region: Region, labelled: Sequence[tuple[int, int, str]]) -> list[R
             pieces += [(at, a, None, subject), (a, b, label, subject)]
             at = b
     return [*pieces, (at, stop, None, subject)]
+
+
+def baseline_spans(store: Store) -> list[Span]:
+    """Returns the calibration stretches that a store was prepared with."""
+    return [
+        Span(row["file"], row["onset_s"], row["duration_s"], None, row["subject"]) for row in store.head["baseline"]
+    ]

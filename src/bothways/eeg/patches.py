@@ -72,7 +72,7 @@ class PatchEmbedding(nn.Module):
                 "choose a patch_s that gives a whole number"
             )
         self.config = config
-        self.patch_samples = round(patch_samples)
+        self.sfreq_hz, self.patch_samples = sfreq_hz, round(patch_samples)
         self.together = config.tokens == "all_channels"
         if self.together and not config.ch_names:
             raise UserError('tokens = "all_channels" needs ch_names; give the list of channels in the recipe')

@@ -1,7 +1,7 @@
 """The store: prepared recordings in one folder, written once, read memory-mapped at any place."""
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,7 @@ def prepare(
     *,
     subject_from: str | Path = "path",
     unit: str | None = None,
+    baseline: Sequence[Mapping[str, Any]] = (),
     overwrite: bool = False,
 ) -> "Store":
     """Reads, filters and stores recordings, one at a time; a file that cannot be used is noted and left out.
@@ -89,6 +90,7 @@ def prepare(
         signal: what the stored numbers shall be.
         subject_from: see `scan`.
         unit: see `read_recording`.
+        baseline: rows `file`, `onset_s`, `duration_s`, `subject`: kept as they are, for `labels.baseline_spans`.
         overwrite: replace an existing `out`.
 
     Raises:
@@ -116,6 +118,7 @@ def prepare(
             "format_version": FORMAT_VERSION,
             "signal": signal.model_dump(mode="json"),
             "settings": {"subject_from": str(subject_from), "unit": unit},
+            "baseline": [dict(row) for row in baseline],
             "totals": {
                 "recordings": len(entries),
                 "subjects": len({entry["subject"] for entry in entries}),

@@ -1,0 +1,267 @@
+"""Windows of a store as batches: read, hide bad stretches, draw masks; all functions of (seed, epoch, window)."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from bothways.config import MaskingConfig, PatchConfig
+from bothways.draws import generator
+from bothways.eeg.labels import Windows
+from bothways.eeg.patches import LogSpectrum, PatchEmbedding
+from bothways.eeg.store import Store
+from bothways.errors import UserError
+from bothways.masking import actions, block_positions, random_positions
+
+MOST_MISSING = 0.25
+"""A patch with a larger share of missing samples is not real; in others the missing samples are 0, the median."""
+
+Baselines = Mapping[str, Mapping[str, Float[np.ndarray, " F"]]]
+"""Subject -> channel -> mean log10 spectrum (uV²/Hz) of the calibration stretch."""
+
+
+class WindowSource:
+    """A table of windows as the training room wants it: `len`, `batch`, `names`.
+
+    Args:
+        store: where the signals lie.
+        windows: what to cut; `window_samples` of it is a whole number of patches.
+        patches: the model's patch settings; for `all_channels` with `ch_names`.
+        masking: what to hide; None = nothing, for fine-tuning and prediction.
+        seed: of masks and jitter.
+        jitter_s: largest shift of a window's start, within its segment and label.
+        baselines: needed where `patches.baseline`.
+
+    Raises:
+        UserError: channels that the model needs are missing, or a subject has no baseline; all are named.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        windows: Windows,
+        patches: PatchConfig,
+        *,
+        masking: MaskingConfig | None = None,
+        seed: int = 0,
+        jitter_s: float = 0.0,
+        baselines: Baselines | None = None,
+    ) -> None:
+        self.store, self.windows, self.patches, self.masking, self.seed = store, windows, patches, masking, seed
+        self.patch_samples = round(patches.patch_s * store.signal.sfreq_hz)
+        self.n_patches = windows.window_samples // self.patch_samples
+        self.jitter_samples = round(jitter_s * store.signal.sfreq_hz)
+        self.baselines = baselines
+        self.together = patches.tokens == "all_channels"
+        if self.n_patches == 0:
+            raise UserError(
+                f"a window of {windows.window_samples / store.signal.sfreq_hz:g} s holds no patch of "
+                f"{patches.patch_s:g} s; lengthen windows.window_s"
+            )
+        used = np.unique(windows.recording)
+        self.channels = {int(r): self._channels(int(r)) for r in used}
+        self.distances = {int(r): _distances(self._positions(int(r))) for r in used}
+        if patches.baseline:
+            self._check_baselines()
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+    def names(self, ids: Int[np.ndarray, " B"]) -> list[str]:
+        """Returns the files that the windows come from."""
+        return [self.store.recordings[r].file for r in self.windows.recording[ids]]
+
+    def batch(self, ids: Int[np.ndarray, " B"], epochs: Int[np.ndarray, " B"] | None = None) -> dict[str, Tensor]:
+        """Reads windows; see docs/architecture.md for the tensors. Channels are padded to the most of the batch."""
+        epochs = np.zeros_like(ids) if epochs is None else epochs
+        recordings = self.windows.recording[ids]
+        most = max(len(self.channels[int(r)]) for r in recordings)
+        n_batch, n_samples = len(ids), self.n_patches * self.patch_samples
+        signals = np.zeros((n_batch, most, n_samples), dtype=np.float32)
+        real = np.zeros((n_batch, most, self.n_patches), dtype=bool)
+        log_scale_uv = np.zeros((n_batch, most), dtype=np.float32)
+        positions = np.full((n_batch, most, 2, 3), np.nan, dtype=np.float32)
+        for i, (window, epoch, recording) in enumerate(zip(ids, epochs, recordings)):
+            channels = self.channels[int(recording)]
+            start = self._start(int(window), int(epoch))
+            signal = self.store.read(int(recording), start, n_samples)
+            n = len(channels)
+            signals[i, :n], real[i, :n] = self._pick(signal, channels, int(recording))
+            log_scale_uv[i, :n] = self._log_scale_uv(int(recording))
+            positions[i, :n] = self._positions(int(recording))
+        batch = {
+            "signals": torch.from_numpy(signals),
+            "patch_mask": torch.from_numpy(real),
+            "log_scale_uv": torch.from_numpy(log_scale_uv),
+            "positions": torch.from_numpy(positions),
+            "labels": torch.from_numpy(np.where(self.windows.label[ids] < 0, -100, self.windows.label[ids])),
+            "sample_id": torch.from_numpy(ids.astype(np.int64)),
+        }
+        if self.patches.baseline:
+            batch["baseline"] = torch.from_numpy(self._baseline_of(ids, most))
+        if self.masking is not None:
+            batch |= self._masks(ids, epochs, recordings, real)
+        return batch
+
+    def _channels(self, recording: int) -> Int[np.ndarray, " C"]:
+        """Returns which stored channels fill the model's, -1 = not in this recording."""
+        entry = self.store.recordings[recording]
+        if not self.together:
+            return np.arange(len(entry.ch_names))
+        missing = [name for name in self.patches.ch_names if name not in entry.ch_names]
+        if missing:
+            raise UserError(
+                f"{entry.file}: the model's patches hold {len(self.patches.ch_names)} fixed channels, of which "
+                f'this one lacks {", ".join(missing)}; leave it out, or train a model with tokens = "channel"'
+            )
+        return np.array([entry.ch_names.index(name) for name in self.patches.ch_names])
+
+    def _positions(self, recording: int) -> Float[np.ndarray, "C 2 3"]:
+        return np.asarray(self.store.recordings[recording].positions, dtype=np.float32)[self.channels[recording]]
+
+    def _log_scale_uv(self, recording: int) -> Float[np.ndarray, " C"]:
+        scale_uv = np.asarray(self.store.recordings[recording].scale_uv)[self.channels[recording]]
+        return np.log10(np.maximum(scale_uv, 1e-3)).astype(np.float32)
+
+    def _start(self, window: int, epoch: int) -> int:
+        start = int(self.windows.start[window])
+        if not self.jitter_samples:
+            return start
+        entry = self.store.recordings[int(self.windows.recording[window])]
+        segment = next(s for s in entry.segments if s.start <= start < s.stop)
+        shift = generator("jitter", self.seed, epoch, window).integers(
+            -self.jitter_samples, self.jitter_samples + 1
+        )
+        return int(np.clip(start + shift, segment.start, segment.stop - self.windows.window_samples))
+
+    def _pick(
+        self, signal: Float[np.ndarray, "c S"], channels: Int[np.ndarray, " C"], recording: int
+    ) -> tuple[Float[np.ndarray, "C S"], Bool[np.ndarray, "C N"]]:
+        """Returns the model's channels with missing samples at 0, and which of their patches are real."""
+        entry = self.store.recordings[recording]
+        picked = signal[channels]
+        missing = np.isnan(picked)
+        share = missing.reshape(len(channels), self.n_patches, -1).mean(2)
+        bad = np.array([entry.ch_names[c] in entry.bad_channels for c in channels])
+        return np.where(missing, 0, picked), (share <= MOST_MISSING) & ~bad[:, None]
+
+    def _masks(
+        self,
+        ids: Int[np.ndarray, " B"],
+        epochs: Int[np.ndarray, " B"],
+        recordings: Int[np.ndarray, " B"],
+        real: Bool[np.ndarray, "B C N"],
+    ) -> dict[str, Tensor]:
+        assert self.masking is not None
+        available = real.any(1, keepdims=True) if self.together else real
+        masked = np.zeros(available.shape, dtype=bool)
+        action = np.zeros(available.shape, dtype=np.uint8)
+        replacement = np.zeros(available.shape, dtype=np.int64)
+        for i, (window, epoch, recording) in enumerate(zip(ids, epochs, recordings)):
+            rng = generator("mask", self.seed, int(epoch), int(window))
+            # Drawn over the recording's own channels: the padding of a batch must not change the draw.
+            own = slice(None) if self.together else slice(len(self.channels[int(recording)]))
+            here = available[i, own]
+            if self.masking.kind == "block":
+                distances = np.zeros((1, 1)) if self.together else self.distances[int(recording)]
+                masked[i, own] = block_positions(here, distances, self.masking, rng)
+            else:
+                masked[i, own] = random_positions(here, self.masking.ratio, rng)
+            action[i, own], replacement[i, own] = actions(masked[i, own], here, self.masking, rng)
+        return {
+            "masked": torch.from_numpy(masked),
+            "action": torch.from_numpy(action),
+            "replacement": torch.from_numpy(replacement),
+        }
+
+    def _check_baselines(self) -> None:
+        if self.baselines is None:
+            raise UserError(
+                "the model subtracts each subject's baseline, but the store has none; "
+                "run `bothways eeg prepare` with --baseline FILE.csv"
+            )
+        without = sorted(set(self.windows.subject.tolist()) - set(self.baselines))
+        if without:
+            raise UserError(
+                f"the model subtracts each subject's baseline, but {', '.join(without)} has none; add a stretch of "
+                "rest to the baseline file, or leave the subject out"
+            )
+
+    def _baseline_of(self, ids: Int[np.ndarray, " B"], most: int) -> Float[np.ndarray, "B C F"]:
+        assert self.baselines is not None
+        rows = []
+        for window in ids:
+            recording, subject = int(self.windows.recording[window]), str(self.windows.subject[window])
+            entry = self.store.recordings[recording]
+            names = [entry.ch_names[c] for c in self.channels[recording]]
+            missing = [name for name in names if name not in self.baselines[subject]]
+            if missing:
+                raise UserError(
+                    f"{entry.file}: the baseline of {subject} lacks {', '.join(missing)}; "
+                    "take it from a recording with the same channels"
+                )
+            rows.append(np.stack([self.baselines[subject][name] for name in names]))
+        baseline = np.zeros((len(rows), most, rows[0].shape[1]), dtype=np.float32)
+        for i, row in enumerate(rows):
+            baseline[i, : len(row)] = row
+        return baseline
+
+
+def _distances(positions: Float[np.ndarray, "C 2 3"]) -> Float[np.ndarray, "C C"]:
+    """Returns distances between channels in head radii, infinite where a place is unknown; 0 to itself."""
+    known = ~np.isnan(positions).any(2, keepdims=True)  # [C 2 1]
+    centre = np.where(known, positions, 0).sum(1) / np.maximum(known.sum(1), 1)  # middle of a bipolar pair
+    distances = np.linalg.norm(centre[:, None] - centre[None], axis=2)
+    unknown = np.flatnonzero(~known.any(axis=(1, 2)))
+    distances[unknown, :] = distances[:, unknown] = np.inf
+    np.fill_diagonal(distances, 0)
+    return distances
+
+
+def subject_baselines(store: Store, windows: Windows, patches: PatchConfig) -> dict[str, dict[str, np.ndarray]]:
+    """Averages the log spectrum of each subject's calibration windows, channel by channel.
+
+    Args:
+        store: with the recordings.
+        windows: cut from the calibration stretches, one patch each; labels play no part.
+        patches: patch length and band.
+    """
+    spectrum = LogSpectrum(windows.window_samples, store.signal.sfreq_hz, patches.spectrum_hz)
+    plain = patches.model_copy(update={"tokens": "channel", "ch_names": (), "baseline": False})
+    source = WindowSource(store, windows, plain)
+    sums: dict[str, dict[str, np.ndarray]] = {}
+    counts: dict[str, dict[str, int]] = {}
+    for i in range(len(windows)):
+        batch = source.batch(np.array([i]))
+        values = spectrum(batch["signals"][:, :, None], batch["log_scale_uv"])[0, :, 0].numpy()  # [C F]
+        entry, subject = store.recordings[int(windows.recording[i])], str(windows.subject[i])
+        of_sums, of_counts = sums.setdefault(subject, {}), counts.setdefault(subject, {})
+        for name, value, real in zip(entry.ch_names, values, batch["patch_mask"][0, :, 0]):
+            if real:
+                of_sums[name] = of_sums.get(name, 0) + value
+                of_counts[name] = of_counts.get(name, 0) + 1
+    return {s: {name: total / counts[s][name] for name, total in of.items()} for s, of in sums.items()}
+
+
+def fit_spectrum(embedding: PatchEmbedding, source: WindowSource, most_windows: int = 2000) -> None:
+    """Sets what the spectrum is standardised by: mean and SD of each frequency over real patches of training data.
+
+    Looks at no more than `most_windows`, evenly spread over the table.
+    """
+    if embedding.spectrum is None:
+        return
+    ids = np.unique(np.linspace(0, len(source) - 1, min(len(source), most_windows)).round().astype(np.int64))
+    total: Tensor | float = 0.0
+    squares: Tensor | float = 0.0
+    count = 0
+    for chunk in np.array_split(ids, max(1, len(ids) // 64)):
+        batch = source.batch(chunk)
+        values = embedding.log_spectrum(batch)[batch["patch_mask"]].double()  # [n F]
+        total, squares, count = total + values.sum(0), squares + (values**2).sum(0), count + len(values)
+    if count == 0:
+        raise UserError("no training window has a usable patch; look at the recordings with `bothways eeg check`")
+    mean = torch.as_tensor(total) / count
+    variance = torch.as_tensor(squares) / count - mean**2
+    embedding.set_spectrum_statistics(mean.float(), variance.clamp_min(0).sqrt().float())
