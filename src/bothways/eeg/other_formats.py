@@ -199,7 +199,7 @@ def _times(raw: Any, types: list[str], sfreq_hz: float, notes: list[Note]) -> tu
     known = {(round(onset_s * sfreq_hz), label) for onset_s, _, label in events}
     for pick in (index for index, kind in enumerate(types) if kind == "stim"):
         values = np.nan_to_num(raw.get_data([pick], verbose="error")[0])
-        for sample, code in status_events(np.clip(values, -(2**31), 2**31 - 1).astype(np.int64)):
+        for sample, code in status_events(np.clip(values, -(2**31), 2**31 - 1).astype(np.int32)):
             label = str(code) if code != 1 else raw.ch_names[pick]
             if (sample, label) not in known:  # some readers give triggers as annotations too
                 events.append((true_time_s(sample / sfreq_hz, segments, sfreq_hz), 0.0, label))
