@@ -164,8 +164,8 @@ def test_b18_annotations_past_the_end(cases, tmp_path):
     assert [[windows.classes[k], int(start)] for k, start in zip(labelled.label, labelled.start)] == [
         ["A", 400], ["A", 600], ["B", 1400],
     ]  # fmt: skip
-    assert [n.message for n in windows.notes if n.code == "label_too_short"] == [
-        "1 labelled stretches are shorter than a window: D in b18_annotation_past_end.edf"
+    assert [n.message for n in windows.notes if n.code == "label_outside"] == [
+        "1 labelled stretches hold no sample of their recording: D in b18_annotation_past_end.edf"
     ]
 
 

@@ -2,27 +2,46 @@
 
 from bothways.eeg.channels import parse_label
 from bothways.eeg.check import check
-from bothways.eeg.labels import Span, Spans, Windows, cut_windows, labels_from_events, read_labels, read_spans
+from bothways.eeg.dataset import Baselines, WindowSource, fit_spectrum, subject_baselines
+from bothways.eeg.labels import (
+    Span,
+    Spans,
+    Windows,
+    baseline_spans,
+    cut_windows,
+    labels_from_events,
+    read_labels,
+    read_spans,
+)
+from bothways.eeg.patches import PatchEmbedding, build_embedding
 from bothways.eeg.preprocess import preprocess
 from bothways.eeg.quality import assess
-from bothways.eeg.recording import Event, Note, Recording, Segment, read_recording
-from bothways.eeg.scan import Found, scan
+from bothways.eeg.reconstruction import reconstruction_errors
+from bothways.eeg.recording import Event, Note, Recording, Segment, read_recording, true_time_s
+from bothways.eeg.scan import Found, ends_with, scan
 from bothways.eeg.store import Store, StoredRecording, prepare
 
 __all__ = [
+    "Baselines",
     "Event",
     "Found",
     "Note",
+    "PatchEmbedding",
     "Recording",
     "Segment",
     "Span",
     "Spans",
     "Store",
     "StoredRecording",
+    "WindowSource",
     "Windows",
     "assess",
+    "baseline_spans",
+    "build_embedding",
     "check",
     "cut_windows",
+    "ends_with",
+    "fit_spectrum",
     "labels_from_events",
     "parse_label",
     "prepare",
@@ -30,5 +49,8 @@ __all__ = [
     "read_labels",
     "read_recording",
     "read_spans",
+    "reconstruction_errors",
     "scan",
+    "subject_baselines",
+    "true_time_s",
 ]

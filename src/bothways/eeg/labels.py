@@ -215,10 +215,14 @@ def cut_windows(
     classes = sorted({row.label for rows in (rows_labels or {}).values() for row in rows if row.label})
     table: list[tuple[int, int, int, str, int, int]] = []
     short: list[str] = []
+    outside: list[str] = []
     for index, recording in enumerate(store.recordings):
         if recordings is not None and index not in recordings:
             continue
         before = len(table)
+        for row in (rows_labels or {}).get(index, []):
+            if not _stretches(recording, row, store.signal.sfreq_hz):
+                outside.append(f"{row.label} in {recording.file}")
         for start, stop, label, subject in _regions(store, index, rows_labels, rows_spans):
             number = classes.index(label) if label is not None else -1
             if label is not None and stop - start < length:
@@ -232,13 +236,12 @@ def cut_windows(
             notes.append(
                 Note("no_window", f"{recording.file}: no window of {windows.window_s:g} s fits in {seconds:g} s")
             )
-    if short:
-        notes.append(
-            Note(
-                "label_too_short",
-                f"{len(short)} labelled stretches are shorter than a window: {', '.join(short[:4])}",
-            )
-        )
+    for code, which, what in (
+        ("label_outside", outside, "hold no sample of their recording"),
+        ("label_too_short", short, "are shorter than a window"),
+    ):
+        if which:
+            notes.append(Note(code, f"{len(which)} labelled stretches {what}: {', '.join(which[:4])}"))
     if not table:
         raise UserError(
             f"{store.path}: no window of {windows.window_s:g} s fits in the recordings; choose a shorter one"

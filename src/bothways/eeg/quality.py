@@ -62,7 +62,7 @@ def _measure(data_uv: Float32[np.ndarray, " T"], sfreq_hz: float) -> dict[str, A
     blocks = good[: len(good) // block * block].reshape(-1, block)
     centred = blocks - blocks.mean(1, keepdims=True)
     # a long recording is judged by samples taken evenly from all of it
-    spread = np.abs(centred.reshape(-1)[:: max(centred.size // 100_000, 1)])
+    spread = np.abs(centred.reshape(-1)[:: max(centred.size // 5_000, 1)])
     measured["amplitude_uv"] = round(float(1.4826 * np.median(spread)), 4)
     measured["line_noise"] = _line_noise(centred, sfreq_hz)
     return measured
@@ -71,12 +71,18 @@ def _measure(data_uv: Float32[np.ndarray, " T"], sfreq_hz: float) -> dict[str, A
 def flat_samples(data_uv: Float32[np.ndarray, " T"], sfreq_hz: float) -> Bool[np.ndarray, " T"]:
     """Returns which samples lie in a stretch of at least `FLAT_S` in which the value never changes."""
     flat = np.zeros(len(data_uv), bool)
-    if len(data_uv) < 2:
+    shortest = min(max(round(FLAT_S * sfreq_hz), 2), len(data_uv))
+    half = (shortest + 1) // 2
+    if len(data_uv) < 2 or half < 1:
+        return flat
+    # a stretch of that length holds a whole block of half of it: where none may be constant, no need to look closer
+    blocks = data_uv[: len(data_uv) // half * half].reshape(-1, half)
+    first = blocks[:, 0]
+    if not ((first == blocks[:, -1]) & (first == blocks[:, half // 2]) & (first == blocks[:, half // 3])).any():
         return flat
     changes = np.flatnonzero(np.diff(data_uv)) + 1
     edges = np.concatenate([[0], changes, [len(data_uv)]])
-    shortest = max(round(FLAT_S * sfreq_hz), 2)
-    for index in np.flatnonzero(np.diff(edges) >= min(shortest, len(data_uv))):
+    for index in np.flatnonzero(np.diff(edges) >= shortest):
         flat[edges[index] : edges[index + 1]] = True
     return flat & ~np.isnan(data_uv)
 
@@ -104,9 +110,9 @@ def _clipped_share(good: Float32[np.ndarray, " n"]) -> float:
 
 
 def _line_noise(blocks: Float32[np.ndarray, "n block"], sfreq_hz: float) -> dict[str, float]:
-    """Share of the power above 1 Hz that lies within 1 Hz of the mains, over at most 60 seconds spread evenly."""
+    """Share of the power above 1 Hz that lies within 1 Hz of the mains, over some 30 seconds spread evenly."""
     block = blocks.shape[1]
-    some = blocks[:: max(len(blocks) // 60, 1)]
+    some = blocks[:: max(len(blocks) // 30, 1)]
     power = (np.abs(np.fft.rfft(some * np.hanning(block).astype(np.float32), axis=1)) ** 2).mean(0)
     hz = np.fft.rfftfreq(block, 1 / sfreq_hz)
     total = power[hz >= 1].sum()

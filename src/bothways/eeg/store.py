@@ -1,5 +1,6 @@
 """The store: prepared recordings in one folder, written once, read memory-mapped at any place."""
 
+import json
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +16,7 @@ from bothways.eeg.quality import assess
 from bothways.eeg.recording import Event, Note, Segment, read_recording
 from bothways.eeg.scan import Found, scan
 from bothways.errors import UserError
-from bothways.files import check_output, new_folder, read_json, sha256_file, write_json
+from bothways.files import check_output, new_folder, read_json, sha256_file, write_json, write_text
 from bothways.progress import progress
 
 FORMAT_VERSION = 1
@@ -113,7 +114,9 @@ def prepare(
         if not entries:
             reasons = "; ".join(f"{s['reason']}" for s in skipped[:3])
             raise UserError(f"none of {len(found)} recordings can be used: {reasons}")
-        write_json(folder / "recordings.json", entries)
+        # a recording is a line: readable, and much quicker to write than with every number on its own
+        lines = ",\n".join(json.dumps(entry, ensure_ascii=False, allow_nan=False) for entry in entries)
+        write_text(folder / "recordings.json", f"[\n{lines}\n]\n")
         head = {
             "format_version": FORMAT_VERSION,
             "signal": signal.model_dump(mode="json"),
