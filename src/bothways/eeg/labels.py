@@ -220,9 +220,11 @@ def cut_windows(
         if recordings is not None and index not in recordings:
             continue
         before = len(table)
-        for row in (rows_labels or {}).get(index, []):
-            if not _stretches(recording, row, store.signal.sfreq_hz):
-                outside.append(f"{row.label} in {recording.file}")
+        outside += [
+            f"{row.label} in {recording.file}"
+            for row in (rows_labels or {}).get(index, [])
+            if not _stretches(recording, row, store.signal.sfreq_hz)
+        ]
         for start, stop, label, subject in _regions(store, index, rows_labels, rows_spans):
             number = classes.index(label) if label is not None else -1
             if label is not None and stop - start < length:

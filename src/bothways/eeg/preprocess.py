@@ -115,9 +115,11 @@ def _bridged(data_uv: Float32[np.ndarray, " T"], hole: Bool[np.ndarray, " T"]) -
     if not hole.any():
         return data_uv
     there = np.flatnonzero(~hole)
-    if len(there) == 0:
-        return np.zeros_like(data_uv)
-    return np.interp(np.arange(len(data_uv)), there, data_uv[there]).astype(np.float32)
+    filled = np.zeros_like(data_uv)
+    if len(there):
+        filled[there] = data_uv[there]
+        filled[hole] = np.interp(np.flatnonzero(hole), there, data_uv[there])
+    return filled
 
 
 def _extended(data: Float32[np.ndarray, " T"], reach: int, n_fft: int) -> Float32[np.ndarray, " n_fft"]:

@@ -61,8 +61,8 @@ def _measure(data_uv: Float32[np.ndarray, " T"], sfreq_hz: float) -> dict[str, A
     block = max(min(round(sfreq_hz), len(good)), 1)
     blocks = good[: len(good) // block * block].reshape(-1, block)
     centred = blocks - blocks.mean(1, keepdims=True)
-    # a long recording is judged by samples taken evenly from all of it
-    spread = np.abs(centred.reshape(-1)[:: max(centred.size // 5_000, 1)])
+    # a long recording is judged by some whole seconds of it (single samples could fall in step with a rhythm)
+    spread = np.abs(centred[:: max(len(centred) // 40, 1)])
     measured["amplitude_uv"] = round(float(1.4826 * np.median(spread)), 4)
     measured["line_noise"] = _line_noise(centred, sfreq_hz)
     return measured
@@ -80,7 +80,7 @@ def flat_samples(data_uv: Float32[np.ndarray, " T"], sfreq_hz: float) -> Bool[np
     first = blocks[:, 0]
     if not ((first == blocks[:, -1]) & (first == blocks[:, half // 2]) & (first == blocks[:, half // 3])).any():
         return flat
-    changes = np.flatnonzero(np.diff(data_uv)) + 1
+    changes = np.flatnonzero(data_uv[1:] != data_uv[:-1]) + 1
     edges = np.concatenate([[0], changes, [len(data_uv)]])
     for index in np.flatnonzero(np.diff(edges) >= shortest):
         flat[edges[index] : edges[index + 1]] = True
