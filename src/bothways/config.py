@@ -275,6 +275,8 @@ class FinetuneConfig(Settings):
     train_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.6
     validation_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.2
     """Shares of the subjects where no split file is given; the rest are tested on."""
+    labelled_subjects: Annotated[int, Field(ge=0)] = 0
+    """Train on the labels of this many of the split's training subjects, nested by seed; 0 = all."""
 
 
 S = TypeVar("S", bound=Settings)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from bothways.config import ModelConfig
@@ -46,7 +46,7 @@ class Model(nn.Module):
         """Runs all heads; only the rows that one of them reads are computed in the last block."""
         embedded: Embedded = self.embedding(batch)
         # One more row than the heads need is cheap, and [CLS] is always there to be looked at.
-        wanted = first_positions(embedded.hidden[..., 0].bool())
+        wanted = _first(embedded)
         for head in self._heads().values():
             wanted = wanted | head.rows(embedded)
         rows = self.encoder(embedded.hidden, embedded.attention_mask, wanted)
@@ -57,6 +57,11 @@ class Model(nn.Module):
             if with_losses:
                 losses[name] = head.loss(predictions[name], embedded, batch)
         return Output(predictions, losses, embedded, rows)
+
+    def features(self, batch: Batch) -> Float[Tensor, "B D"]:
+        """Returns the encoder's [CLS] vectors, without pooler and heads; nothing may be masked."""
+        embedded: Embedded = self.embedding(batch)
+        return self.encoder(embedded.hidden, embedded.attention_mask, _first(embedded)).cls()
 
     def _heads(self) -> dict[str, Head]:
         return {name: head for name, head in self.heads.items() if isinstance(head, Head)}
@@ -87,6 +92,10 @@ class Model(nn.Module):
             padding = getattr(module, "padding_idx", None)
             if isinstance(module, nn.Embedding) and padding is not None:
                 module.weight[padding].zero_()
+
+
+def _first(embedded: Embedded) -> Bool[Tensor, "B L"]:
+    return first_positions(torch.ones_like(embedded.hidden[..., 0], dtype=torch.bool))
 
 
 @dataclass

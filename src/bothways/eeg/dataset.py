@@ -144,8 +144,8 @@ class WindowSource:
         picked = signal[channels]
         missing = np.isnan(picked)
         share = missing.reshape(len(channels), self.n_patches, -1).mean(2)
-        bad = np.array([entry.ch_names[c] in entry.bad_channels for c in channels])
-        return np.where(missing, 0, picked), (share <= MOST_MISSING) & ~bad[:, None]
+        good = np.array([[entry.ch_names[c] not in entry.bad_channels] for c in channels])  # [C 1]
+        return np.where(missing, 0, picked), (share <= MOST_MISSING) & good
 
     def _masks(
         self,

@@ -82,8 +82,8 @@ class PatchEmbedding(nn.Module):
         n_bins = len(self.spectrum.frequencies_hz) if self.spectrum else 0
         n_channels = len(config.ch_names) if self.together else 1
         sizes = {"samples": self.patch_samples, "spectrum": n_bins, "amplitude": 1}
-        self.sizes = {name: sizes[name] * n_channels for name in config.features}
-        self.targets = {name: size for name, size in self.sizes.items() if name != "amplitude"}
+        self.sizes: dict[str, int] = {name: sizes[name] * n_channels for name in config.features}
+        self.targets: dict[str, int] = {name: size for name, size in self.sizes.items() if name != "amplitude"}
 
         self.patch = nn.Linear(sum(self.sizes.values()), hidden_size)
         self.cls = nn.Parameter(torch.empty(hidden_size))

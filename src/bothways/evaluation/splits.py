@@ -88,12 +88,17 @@ class Split:
         """
         values = read_json(path)
         try:
-            return cls._from_plain(values)
+            return cls.of(values)
         except UserError as problem:
             raise UserError(f"{path}: {problem}") from None
 
     @classmethod
-    def _from_plain(cls, values: Any) -> Split:
+    def of(cls, values: Any) -> Split:
+        """Makes a split from plain values, as `load` and a run's manifest have them.
+
+        Raises:
+            UserError: not a valid split.
+        """
         known = {"format", *PARTS, "seed", "note"}
         if not isinstance(values, dict) or not {"train", "test"} <= values.keys() <= known:
             raise UserError(f"split: expected the keys train and test, and of {', '.join(sorted(known))} no others")

@@ -9,6 +9,7 @@ from bothways.training.checkpoint import (
     load_tensors,
     save_run,
 )
+from bothways.training.inference import class_probabilities, cls_features, infer
 from bothways.training.loop import TrainResult, train
 from bothways.training.optim import build_optimizer, learning_rate
 from bothways.training.sampler import Plan, Source, batches
@@ -22,6 +23,9 @@ __all__ = [
     "TrainResult",
     "batches",
     "build_optimizer",
+    "class_probabilities",
+    "cls_features",
+    "infer",
     "learning_rate",
     "load_config_of",
     "load_run",

@@ -1,0 +1,281 @@
+"""The command line: parse, call `bothways.run`, print. A user's mistake ends with one line and status 2."""
+
+import json
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from bothways import __version__
+from bothways.errors import BothwaysWarning, UserError
+
+app = typer.Typer(
+    help="Pretrain and fine-tune BERT-style encoders on EEG and on text.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+eeg = typer.Typer(help="EEG: recordings in, a trained model and predictions out.", no_args_is_help=True)
+app.add_typer(eeg, name="eeg")
+out = Console(highlight=False, soft_wrap=True)
+
+Paths = Annotated[list[Path], typer.Argument(help="Recordings, or folders that are searched for them.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder to write; must not exist.")]
+Recipe = Annotated[Path | None, typer.Argument(help="TOML file with settings.")]
+Changes = Annotated[list[str] | None, typer.Option("--set", help="One setting, e.g. training.steps=500.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace --out if it exists.")]
+SubjectFrom = Annotated[
+    str, typer.Option(help="Whose a recording is: path (sub-… in it), parent (folder), or a CSV file,subject.")
+]
+Unit = Annotated[
+    str | None, typer.Option(help="What the files' numbers are (uV, mV, V, nV), if they say it wrong.")
+]
+Baseline = Annotated[
+    Path | None, typer.Option(help="CSV file,onset_s,duration_s[,subject]: each person's stretch of rest.")
+]
+SplitFile = Annotated[Path | None, typer.Option("--split", help="Split file (JSON): train, validation, test.")]
+Data = Annotated[Path, typer.Option("--data", help="Store made by `bothways eeg prepare`.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        out.print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _app(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None: ...
+
+
+@eeg.command(epilog="Example: bothways eeg check recordings/")
+def check(paths: Paths, subject_from: SubjectFrom = "path", unit: Unit = None, json: AsJson = False) -> None:
+    """Say what is in recordings and what is wrong with them; exit 0 fine, 1 warnings, 2 unusable."""
+    from bothways import run
+
+    report = run.check(paths, subject_from=subject_from, unit=unit)
+    if json:
+        _print_json(report)
+    else:
+        table = _table(
+            "file", "subject", "format", "channels", "Hz", "seconds", "events", "uV", "status", "problems"
+        )
+        for r in report["recordings"]:
+            if "format" not in r:
+                table.add_row(r["file"], r["subject"], *[""] * 6, r["status"], r["reason"])
+                continue
+            left_out = "; ".join(f"{name} left out: {why}" for name, why in r["left_out"].items())
+            problems = "; ".join([*(note["message"] for note in r["notes"]), left_out]).strip("; ")
+            table.add_row(
+                r["file"], r["subject"], r["format"], str(len(r["ch_names"])), f"{r['sfreq_hz']:g}",
+                f"{r['duration_s']:g}", str(r["n_events"]), _number(r["amplitude_uv"]), r["status"],
+                r["reason"] or problems,
+            )  # fmt: skip
+        out.print(table)
+        t = report["totals"]
+        out.print(
+            f"{t['recordings']} recordings of {t['subjects']} people, {t['duration_s'] / 60:.1f} minutes: "
+            f"{t['ok']} ok, {t['warning']} with warnings, {t['unusable']} unusable"
+        )
+    raise typer.Exit(report["exit_status"])
+
+
+@eeg.command(epilog="Example: bothways eeg prepare recordings/ --out store --set notch_hz=60")
+def prepare(
+    paths: Paths,
+    out_folder: Out,
+    recipe: Annotated[Path | None, typer.Option(help="TOML file with signal settings.")] = None,
+    changes: Changes = None,
+    baseline: Baseline = None,
+    subject_from: SubjectFrom = "path",
+    unit: Unit = None,
+    overwrite: Overwrite = False,
+    json: AsJson = False,
+) -> None:
+    """Filter, resample and scale recordings into a store that training reads."""
+    from bothways import run
+
+    result = run.prepare(
+        paths, out_folder, recipe=recipe, changes=changes or (), baseline=baseline, subject_from=subject_from,
+        unit=unit, overwrite=overwrite,
+    )  # fmt: skip
+    if json:
+        return _print_json(result)
+    for skipped in result["skipped"]:
+        out.print(f"skipped {skipped['file']}: {skipped['reason']}", markup=False)
+    for code, messages in result["notes"].items():
+        more = f" (and {len(messages) - 1} more)" if len(messages) > 1 else ""
+        out.print(f"note {code}: {messages[0]}{more}", markup=False)
+    out.print(
+        f"{result['store']}: {result['recordings']} recordings of {result['subjects']} people, "
+        f"{result['duration_s'] / 60:.1f} minutes"
+    )
+
+
+@eeg.command(epilog="Example: bothways eeg pretrain --data store --out run --set training.steps=2000")
+def pretrain(
+    data: Data,
+    out_folder: Out,
+    recipe: Recipe = None,
+    changes: Changes = None,
+    split: SplitFile = None,
+    overwrite: Overwrite = False,
+    json: AsJson = False,
+) -> None:
+    """Train an encoder to rebuild hidden patches; no labels."""
+    from bothways import run
+
+    result = run.pretrain(data, out_folder, recipe=recipe, changes=changes or (), split=split, overwrite=overwrite)
+    if json:
+        return _print_json(result)
+    for feature, bands in result["reconstruction"].items():
+        table = _table("band", "model", "interpolation", "zero", title=f"error on hidden patches: {feature}")
+        for band, errors in bands.items():
+            table.add_row(band, *(_number(errors[guess]) for guess in ("model", "interpolation", "zero")))
+        out.print(table)
+    _print_training(result)
+
+
+@eeg.command(epilog="Example: bothways eeg finetune --from run --data store --labels labels.csv --out run2")
+def finetune(
+    start: Annotated[str, typer.Option("--from", help="A pretrained run, or `scratch`.")],
+    data: Data,
+    labels: Annotated[Path, typer.Option(help="CSV file,label or file,onset_s,duration_s,label.")],
+    out_folder: Out,
+    recipe: Recipe = None,
+    changes: Changes = None,
+    split: SplitFile = None,
+    overwrite: Overwrite = False,
+    json: AsJson = False,
+) -> None:
+    """Train a label for each window, read from [CLS]."""
+    from bothways import run
+
+    result = run.finetune(
+        start, data, labels, out_folder, recipe=recipe, changes=changes or (), split=split, overwrite=overwrite
+    )
+    if json:
+        return _print_json(result)
+    for part, counts in result["windows"].items():
+        people = result["split"][part]
+        shown = ", ".join(f"{n} {name}" for name, n in counts.items())
+        out.print(f"{part}: {len(people)} people, windows: {shown}", markup=False)
+    if result["load_report"]:
+        left = {key: len(names) for key, names in result["load_report"].items()}
+        out.print(f"weights: {left['matched']} loaded, {left['missing']} new, {left['unexpected']} not used")
+    _print_training(result)
+
+
+@eeg.command(epilog="Example: bothways eeg evaluate run2")
+def evaluate(
+    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A fine-tuned run.")],
+    data: Annotated[Path | None, typer.Option("--data", help="The run's store, if it has moved.")] = None,
+    part: Annotated[str, typer.Option(help="test or validation.")] = "test",
+    json: AsJson = False,
+) -> None:
+    """Measure a fine-tuned run on people it has not seen, beside controls on the same split."""
+    from bothways import run
+
+    result = run.evaluate(run_folder, data=data, part=part)
+    if json:
+        return _print_json(result)
+    table = _table("", "balanced accuracy", "95 % over people", "accuracy", "macro-F1", "AUROC")
+    arms = {**result["controls"], "this run": result["model"]}
+    for name, m in arms.items():
+        interval = m.get("interval") or {}
+        low, high = interval.get("low"), interval.get("high")
+        span = f"{low:.2f}-{high:.2f}" if low is not None and high is not None else ""
+        table.add_row(
+            name.replace("_", " "), _number(m["balanced_accuracy"]), span, _number(m["accuracy"]),
+            _number(m.get("macro_f1")), _number(m.get("auroc")),
+        )  # fmt: skip
+    out.print(table)
+    support = ", ".join(f"{n} {name}" for name, n in result["model"]["support"].items())
+    out.print(f"{result['model']['n_subjects']} people, windows: {support}", markup=False)
+    out.print(f"overlap of the tested people with pretraining: {result['pretraining_overlap']['kind']}")
+    for note in result["notes"]:
+        out.print(note, markup=False)
+
+
+@eeg.command(epilog="Example: bothways eeg predict run2 new.edf --out predictions")
+def predict(
+    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A fine-tuned run.")],
+    files: Paths,
+    out_folder: Out,
+    baseline: Baseline = None,
+    stride_s: Annotated[float | None, typer.Option(help="From one window to the next; as in training.")] = None,
+    subject_from: SubjectFrom = "path",
+    unit: Unit = None,
+    overwrite: Overwrite = False,
+    json: AsJson = False,
+) -> None:
+    """Predict the class of each window of new recordings."""
+    from bothways import run
+
+    result = run.predict(
+        run_folder, files, out_folder, baseline=baseline, stride_s=stride_s, subject_from=subject_from, unit=unit,
+        overwrite=overwrite,
+    )  # fmt: skip
+    if json:
+        _print_json(result)
+    else:
+        table = _table("file", "windows", "predicted", "mean probability", "written")
+        for r in result["recordings"]:
+            counts = ", ".join(f"{n} {name}" for name, n in r["counts"].items())
+            means = ", ".join(f"{p:.2f} {name}" for name, p in r["mean_probability"].items())
+            table.add_row(r["file"], str(r["windows"]), counts, means, str(out_folder / r["csv"]))
+        out.print(table)
+        for skipped in result["skipped"]:
+            out.print(f"skipped {skipped['file']}: {skipped['reason']}", markup=False)
+    raise typer.Exit(1 if result["skipped"] else 0)
+
+
+def _print_training(result: dict[str, Any]) -> None:
+    out.print(
+        f"{result['run']}: {result['parameters']['total']:,} parameters, {result['seconds']:.0f} s, "
+        f"{result['windows_per_s']:.1f} windows/s, last loss {result['loss']:.4f}"
+    )
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    print(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"
+
+
+def _table(*columns: str, title: str | None = None) -> Table:
+    table = Table(*columns, title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in table.columns:
+        column.overflow = "fold"
+    return table
+
+
+def main() -> None:
+    """Runs the command line; a `UserError` is one line on standard error and status 2."""
+    warnings.simplefilter("ignore")
+    warnings.simplefilter("always", BothwaysWarning)
+    warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)  # type: ignore[assignment]
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="replace")  # names of files, whatever the locale
+    try:
+        app()
+    except UserError as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        raise SystemExit(130) from None
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None

@@ -1,0 +1,10 @@
+"""Where the parts meet: each command of the command line is a function of the same name here."""
+
+from bothways.run.check import check
+from bothways.run.evaluate import evaluate
+from bothways.run.finetune import finetune
+from bothways.run.predict import predict
+from bothways.run.prepare import prepare
+from bothways.run.pretrain import pretrain
+
+__all__ = ["check", "evaluate", "finetune", "predict", "prepare", "pretrain"]

@@ -1,0 +1,116 @@
+"""What several commands share: the model against a store, baselines, and what a run records of itself."""
+
+import datetime
+import platform
+from collections.abc import Collection
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bothways import eeg
+from bothways.config import MaskingConfig, ModelConfig, PatchConfig, WindowConfig
+from bothways.errors import UserError
+
+
+def fill_channels(patches: PatchConfig, store: eeg.Store) -> PatchConfig:
+    """Gives `all_channels` patches their list of channels where the recipe has none: those of every recording.
+
+    Raises:
+        UserError: no channel is in all recordings.
+    """
+    if patches.tokens != "all_channels" or patches.ch_names:
+        return patches
+    common = set.intersection(*(set(r.ch_names) for r in store.recordings))
+    names = tuple(name for name in store.recordings[0].ch_names if name in common)
+    if not names:
+        raise UserError(
+            f'{store.path}: no channel is in all recordings, which tokens = "all_channels" needs; '
+            'use tokens = "channel", or give patches.ch_names'
+        )
+    return patches.model_copy(update={"ch_names": names})
+
+
+def check_contract(config: ModelConfig, store: eeg.Store) -> None:
+    """Refuses a store whose numbers are not what the model was trained on.
+
+    Raises:
+        UserError: the differing fields are named with both values.
+    """
+    if config.signal is None:
+        raise UserError("expected a model of EEG, got one of text; choose a run of `bothways eeg`")
+    differences = config.signal.differences(store.signal)
+    if differences:
+        named = "; ".join(f"{name}: model {mine}, store {theirs}" for name, (mine, theirs) in differences.items())
+        raise UserError(
+            f"{store.path}: the store was prepared in another way than the model wants ({named}); "
+            "prepare it again with the model's settings"
+        )
+
+
+def baselines_of(store: eeg.Store, patches: PatchConfig) -> eeg.Baselines | None:
+    """Returns each subject's mean log spectrum at rest, or None where the model does not subtract it.
+
+    Raises:
+        UserError: the model needs it and the store was prepared without.
+    """
+    if not patches.baseline:
+        return None
+    spans = eeg.baseline_spans(store)
+    if not spans:
+        raise UserError(
+            f"{store.path}: the model subtracts each subject's baseline, but the store has none; "
+            "run `bothways eeg prepare` with --baseline FILE.csv"
+        )
+    one_patch = WindowConfig(window_s=patches.patch_s, stride_s=patches.patch_s)
+    return eeg.subject_baselines(store, eeg.cut_windows(store, one_patch, spans=spans), patches)
+
+
+def make_source(
+    store: eeg.Store,
+    windows: eeg.Windows,
+    patches: PatchConfig,
+    *,
+    masking: MaskingConfig | None = None,
+    seed: int = 0,
+    jitter_s: float = 0.0,
+) -> eeg.WindowSource:
+    """Makes a source of windows with the baselines that the model wants."""
+    return eeg.WindowSource(
+        store, windows, patches,
+        masking=masking, seed=seed, jitter_s=jitter_s, baselines=baselines_of(store, patches),
+    )  # fmt: skip
+
+
+def of_subjects(windows: eeg.Windows, subjects: Collection[str]) -> eeg.Windows:
+    """Returns the windows of some subjects."""
+    return windows.select(np.isin(windows.subject, sorted(subjects)))
+
+
+def parameters_of(model: torch.nn.Module) -> dict[str, int]:
+    """Counts a model's parameters by part."""
+    counts = {part: sum(p.numel() for p in module.parameters()) for part, module in model.named_children()}
+    return {**{part: n for part, n in counts.items() if n}, "total": sum(counts.values())}
+
+
+def provenance(store: eeg.Store, subjects: Collection[str]) -> dict[str, Any]:
+    """Returns what a run records of its data and of the software that made it."""
+    used = set(subjects)
+    return {
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("bothways", "torch", "numpy", "mne")},
+        },
+        "data": {
+            "store": str(Path(store.path).absolute()),
+            "subjects": sorted(used),
+            "recordings": [
+                {"file": r.file, "subject": r.subject, "sha256": r.sha256}
+                for r in store.recordings
+                if r.subject in used
+            ],
+        },
+    }

@@ -1,0 +1,175 @@
+"""`bothways eeg evaluate`."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bothways import eeg
+from bothways.config import FinetuneConfig, load_config
+from bothways.errors import UserError
+from bothways.evaluation import (
+    Split,
+    band_power,
+    chance,
+    classification_metrics,
+    fit_logistic,
+    majority,
+    ridge_probe,
+)
+from bothways.files import read_json, write_json
+from bothways.model import Model, load_weights
+from bothways.run.common import check_contract, make_source, of_subjects
+from bothways.run.finetune import SCRATCH
+from bothways.training import (
+    MANIFEST,
+    RECIPE,
+    class_probabilities,
+    cls_features,
+    infer,
+    load_config_of,
+    load_run,
+    load_tensors,
+)
+
+EVALUATION = "evaluation.json"
+
+
+def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "test") -> dict[str, Any]:
+    """Measures a fine-tuned run on people it was not trained on, beside controls on the same split.
+
+    The controls: chance, majority, band power + logistic regression, and a closed-form probe on the frozen encoder
+    that the run started from. The result is also written to `evaluation.json` in the run.
+
+    Args:
+        run: a fine-tuned run.
+        data: its store, where it has moved.
+        part: `test` or `validation`.
+
+    Returns:
+        `run`, `part`, `split`, `classes`, `model` and `controls` (see `evaluation.classification_metrics`),
+        `pretraining_overlap` (how the encoder's pretraining data touches the tested people), `notes`.
+
+    Raises:
+        UserError: no such run or store, another contract, or nobody in that part.
+    """
+    run = Path(run)
+    manifest = finetuned_manifest(run)
+    settings = load_config(FinetuneConfig, run / RECIPE)
+    split = Split.of(manifest["split"])
+    if part not in ("test", "validation"):
+        raise UserError(f"--part: expected test or validation, got {part}")
+    store = eeg.Store.open(data or manifest["data"]["store"])
+    model = load_run(run, eeg.build_embedding)
+    check_contract(model.config, store)
+    assert model.config.patches is not None
+    rows = [eeg.Span(**row) for row in manifest["labels"]]
+    windows = eeg.cut_windows(store, settings.windows, labels=rows)
+    windows = windows.select(windows.label >= 0)
+    tested, training = of_subjects(windows, getattr(split, part)), of_subjects(windows, split.train)
+    if len(tested) == 0 or windows.classes != manifest["classes"]:
+        raise UserError(
+            f"{run}: no labelled window of the {part} subjects in {store.path}; give the run's own --data"
+        )
+    tested_source = make_source(store, tested, model.config.patches)
+    training_source = make_source(store, training, model.config.patches)
+    notes: list[str] = []
+    scores = {
+        "majority": majority(training.label, len(tested), len(windows.classes)),
+        "band_power": _band_power(model, training_source, tested_source),
+    }
+    encoder = _pretrained(manifest, notes)
+    if encoder is not None:
+        probe = ridge_probe(
+            infer(encoder, training_source, cls_features), training.label, len(windows.classes),
+            subjects=training.subject.tolist(),
+        )  # fmt: skip
+        scores["frozen_probe"] = probe.scores(infer(encoder, tested_source, cls_features))
+
+    def metrics(values: np.ndarray) -> dict[str, Any]:
+        return classification_metrics(tested.label, values, windows.classes, tested.subject)
+
+    result = {
+        "run": str(run),
+        "part": part,
+        "split": manifest["split"],
+        "classes": windows.classes,
+        "model": metrics(infer(model, tested_source, class_probabilities)),
+        "controls": {
+            "chance": chance(tested.label, windows.classes),
+            **{name: metrics(values) for name, values in scores.items()},
+        },
+        "pretraining_overlap": _overlap(manifest, store, set(getattr(split, part))),
+        "notes": notes,
+    }
+    write_json(run / EVALUATION, result)
+    return result
+
+
+def finetuned_manifest(run: Path) -> dict[str, Any]:
+    """Reads the manifest of a fine-tuned run.
+
+    Raises:
+        UserError: it is no run, or a pretrained one.
+    """
+    load_config_of(run)
+    manifest = read_json(run / MANIFEST)
+    if manifest.get("kind") != "finetune":
+        raise UserError(
+            f"{run}: expected a fine-tuned run, got one of kind {manifest.get('kind')}; "
+            "run `bothways eeg finetune` first"
+        )
+    return manifest
+
+
+def _band_power(model: Model, training: eeg.WindowSource, tested: eeg.WindowSource) -> np.ndarray:
+    """Fits the classic control on the same windows, with the same baseline where the model has one."""
+    patches = training.patches.model_copy(update={"features": ("spectrum",), "spectrum_hz": (1.0, 45.0)})
+    assert model.config.signal is not None
+    reader = eeg.PatchEmbedding(patches, model.config.encoder.hidden_size, model.config.signal.sfreq_hz)
+    assert reader.spectrum is not None
+
+    def features(source: eeg.WindowSource) -> np.ndarray:
+        spectra = []
+        for i in range(len(source)):
+            batch = source.batch(np.array([i]))
+            real = batch["patch_mask"][..., None]
+            spectrum = (reader.log_spectrum(batch) * real).sum(2) / real.sum(2).clamp_min(1)  # [1 C F]
+            spectra.append(spectrum[0].numpy() * np.log(10))
+        assert reader.spectrum is not None
+        return band_power(np.stack(spectra), reader.spectrum.frequencies_hz)
+
+    control = fit_logistic(features(training), training.windows.label, len(training.windows.classes))
+    return control.scores(features(tested))
+
+
+def _pretrained(manifest: dict[str, Any], notes: list[str]) -> Model | None:
+    """Loads the encoder that the run started from, as it was before fine-tuning."""
+    if manifest["from"] == SCRATCH:
+        return None
+    try:
+        start = Path(manifest["from"])
+        config = load_config_of(start).model_copy(update={"heads": {}})
+        model = Model(config, eeg.build_embedding(config))
+        load_weights(model, load_tensors(start))
+    except UserError as problem:
+        notes.append(f"no frozen probe: {problem}")
+        return None
+    return model
+
+
+def _overlap(manifest: dict[str, Any], store: eeg.Store, subjects: set[str]) -> dict[str, Any]:
+    """Says how the pretraining data touches the tested people: none, same subject, same recording, or unknown."""
+    if manifest["from"] == SCRATCH:
+        return {"kind": "none", "recordings": []}
+    data = (manifest["pretraining"] or {}).get("data")
+    if not data:
+        return {"kind": "unknown", "recordings": []}
+    seen = {entry["sha256"] for entry in data["recordings"]}
+    same = sorted(r.file for r in store.recordings if r.subject in subjects and r.sha256 in seen)
+    if same:
+        return {"kind": "same recording", "recordings": same}
+    people = sorted(subjects & set(data["subjects"]))
+    if people and data["store"] == str(store.path.absolute()):
+        return {"kind": "same subject", "recordings": [r.file for r in store.recordings if r.subject in people]}
+    return {"kind": "none", "recordings": []}

@@ -1,0 +1,202 @@
+"""`bothways eeg finetune`."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bothways import eeg
+from bothways.config import FinetuneConfig, HeadConfig, ModelConfig, load_config
+from bothways.errors import BothwaysWarning, UserError
+from bothways.evaluation import (
+    Split,
+    check_classes,
+    check_leak,
+    classification_metrics,
+    few_subjects,
+    split_subjects,
+)
+from bothways.files import check_output, new_folder, read_json
+from bothways.model import LoadReport, Model, load_weights
+from bothways.run.common import check_contract, fill_channels, make_source, of_subjects, parameters_of, provenance
+from bothways.training import (
+    MANIFEST,
+    METRICS,
+    class_probabilities,
+    infer,
+    load_config_of,
+    load_tensors,
+    save_run,
+    train,
+)
+
+SCRATCH = "scratch"
+PARTS = ("train", "validation", "test")
+
+
+def finetune(
+    start: str | Path,
+    data: str | Path,
+    labels: str | Path,
+    out: str | Path,
+    *,
+    recipe: str | Path | None = None,
+    changes: Sequence[str] = (),
+    split: str | Path | None = None,
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Trains a label for each window, read from [CLS], on top of a pretrained encoder or from scratch.
+
+    Args:
+        start: a pretrained run, or `scratch`: the encoder and patches of the recipe, freshly drawn.
+        data: a store.
+        labels: CSV `file,label` or `file,onset_s,duration_s,label`.
+        out: the run's folder.
+        recipe: TOML of `config.FinetuneConfig`.
+        changes: `a.b=value` on top of it.
+        split: a split file; without it the subjects are divided by `training.seed` and the two fractions.
+        overwrite: replace `out`.
+
+    Returns:
+        `run`, `from`, `classes`, `split`, `windows` (per part and class), `load_report`, `parameters`, `seconds`,
+        `windows_per_s`, `loss` (last), `validation` (metrics or None), `notes`.
+
+    Raises:
+        UserError: the parts do not fit together: another contract, one class only, a subject in two parts, a class
+            that no training subject has, …
+    """
+    out = Path(out)
+    settings = load_config(FinetuneConfig, Path(recipe) if recipe else None, changes)
+    check_output(out, overwrite=overwrite)
+    store = eeg.Store.open(data)
+    given = eeg.read_labels(labels)
+    windows = eeg.cut_windows(store, settings.windows, labels=given)
+    notes = [note.message for note in windows.notes]
+    windows = windows.select(windows.label >= 0)
+    classes = windows.classes
+    if len(set(windows.label.tolist())) < 2:
+        raise UserError(
+            f"{labels}: expected windows of two classes or more, got {len(windows)} windows of "
+            f"{', '.join(classes) or 'none'}; label more, or shorten windows.window_s"
+        )
+    chosen = _split(store, windows, settings, split)
+    for part, lacking in check_classes(windows.label, windows.subject, chosen, classes).items():
+        if part == "train" and lacking:
+            raise UserError(f"no training subject has {', '.join(lacking)}; choose another split or seed")
+        if lacking and getattr(chosen, part):
+            notes.append(f"the {part} subjects have no window of {', '.join(lacking)}")
+    for note in notes:
+        warnings.warn(note, BothwaysWarning, stacklevel=2)
+
+    training, validation = of_subjects(windows, chosen.train), of_subjects(windows, chosen.validation)
+    head = HeadConfig(
+        kind="sequence",
+        classes=tuple(classes),
+        class_weights=_class_weights(training) if settings.class_weights == "balanced" else (),
+        pool=settings.pool,
+        dropout=settings.head_dropout,
+    )
+    model, report, settings = _start(start, store, settings, head)
+    assert model.config.patches is not None
+    patches, seed = model.config.patches, settings.training.seed
+    source = make_source(store, training, patches, seed=seed, jitter_s=settings.windows.jitter_s)
+    if report is None:
+        assert isinstance(model.embedding, eeg.PatchEmbedding)
+        eeg.fit_spectrum(model.embedding, source)
+    if settings.freeze_encoder:
+        model.embedding.requires_grad_(False)
+        model.encoder.requires_grad_(False)
+    evaluate = None
+    if len(validation):
+        validation_source = make_source(store, validation, patches)
+
+        def evaluate(m: Model) -> dict[str, Any]:
+            scores = infer(m, validation_source, class_probabilities)
+            return classification_metrics(validation.label, scores, classes, validation.subject, n_bootstrap=200)
+
+    with new_folder(out, overwrite=overwrite) as folder:
+        result = train(model, source, settings.training, title="fine-tune", log=folder / METRICS, evaluate=evaluate)
+        manifest = {
+            "kind": "finetune",
+            "from": SCRATCH if report is None else str(Path(start).absolute()),
+            **provenance(store, chosen.train),
+            "labels": [asdict(row) for row in given.rows],
+            "classes": classes,
+            "split": asdict(chosen),
+            "windows": {part: of_subjects(windows, getattr(chosen, part)).counts()["classes"] for part in PARTS},
+            "notes": notes,
+            "pretraining": None if report is None else read_json(Path(start) / MANIFEST),
+            "seconds": result.seconds,
+            "windows_per_s": result.samples_per_s,
+        }
+        save_run(folder, model, settings, manifest)
+    return {
+        "run": str(out),
+        "from": manifest["from"],
+        "classes": classes,
+        "split": asdict(chosen),
+        "windows": manifest["windows"],
+        "load_report": None if report is None else report.as_dict(),
+        "parameters": parameters_of(model),
+        "seconds": result.seconds,
+        "windows_per_s": result.samples_per_s,
+        "loss": result.metrics[-1]["loss"],
+        "validation": result.metrics[-1].get("evaluation"),
+        "notes": notes,
+    }
+
+
+def _split(store: eeg.Store, windows: eeg.Windows, settings: FinetuneConfig, path: str | Path | None) -> Split:
+    seed = settings.training.seed
+    if path is None:
+        split = split_subjects(
+            windows.subject.tolist(),
+            seed=seed,
+            train_fraction=settings.train_fraction,
+            validation_fraction=settings.validation_fraction,
+        )
+    else:
+        split = Split.load(Path(path))
+    split.check_known(windows.subject.tolist())
+    check_leak(split, [asdict(recording) for recording in store.recordings])
+    return few_subjects(split, settings.labelled_subjects, seed) if settings.labelled_subjects else split
+
+
+def _class_weights(windows: eeg.Windows) -> tuple[float, ...]:
+    counts = np.bincount(windows.label, minlength=len(windows.classes))
+    return tuple(float(len(windows) / (len(counts) * n)) for n in counts)
+
+
+def _start(
+    start: str | Path, store: eeg.Store, settings: FinetuneConfig, head: HeadConfig
+) -> tuple[Model, LoadReport | None, FinetuneConfig]:
+    """Builds the model; from a run, with its encoder, front end and weights, which the load report accounts for."""
+    heads = {"sequence": head}
+    seed = settings.training.seed
+    if str(start) == SCRATCH:
+        settings = settings.model_copy(update={"patches": fill_channels(settings.patches, store)})
+        config = ModelConfig(encoder=settings.encoder, patches=settings.patches, signal=store.signal, heads=heads)
+        model = Model(config, eeg.build_embedding(config))
+        model.initialise(seed)
+        return model, None, settings
+    config = load_config_of(Path(start)).model_copy(update={"heads": heads})
+    check_contract(config, store)
+    assert config.patches is not None
+    for name in ("encoder", "patches"):
+        wanted, default = getattr(settings, name), getattr(FinetuneConfig(), name)
+        if wanted not in (default, getattr(config, name), *_unfilled(config)):
+            message = f"[{name}] of the recipe has no effect with --from {start}: the run's own is used"
+            warnings.warn(message, BothwaysWarning, stacklevel=3)
+    model = Model(config, eeg.build_embedding(config))
+    model.initialise(seed)
+    report = load_weights(model, load_tensors(Path(start)))
+    settings = settings.model_copy(update={"encoder": config.encoder, "patches": config.patches})
+    return model, report, settings
+
+
+def _unfilled(config: ModelConfig) -> list[Any]:
+    assert config.patches is not None
+    return [config.patches.model_copy(update={"ch_names": ()})]

@@ -1,0 +1,163 @@
+"""`bothways eeg predict`."""
+
+import csv
+import io
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bothways import eeg
+from bothways.config import FinetuneConfig, WindowConfig, load_config
+from bothways.errors import UserError
+from bothways.files import new_folder, write_json, write_text
+from bothways.model import Model
+from bothways.progress import progress
+from bothways.run.common import make_source
+from bothways.run.evaluate import finetuned_manifest
+from bothways.training import RECIPE, class_probabilities, infer, load_run
+
+
+def predict(
+    run: str | Path,
+    files: Sequence[str | Path],
+    out: str | Path,
+    *,
+    baseline: str | Path | None = None,
+    stride_s: float | None = None,
+    subject_from: str | Path = "path",
+    unit: str | None = None,
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Predicts the class of each window of whole recordings, new ones of any format.
+
+    Recordings are filtered, resampled and scaled as the model's contract says. A recording that cannot be used is
+    named with the reason; the others go on.
+
+    Args:
+        run: a fine-tuned run.
+        files: recordings, or folders of them.
+        out: folder for `<recording>.csv` (onset_s, duration_s, label, one probability a class) and
+            `predictions.json`.
+        baseline: CSV `file,onset_s,duration_s[,subject]`; needed where the model subtracts a baseline. The
+            files that it names are read too, for calibration.
+        stride_s: from one window to the next; as in training where not given.
+        subject_from: see `check`; says whose baseline a recording gets.
+        unit: see `check`.
+        overwrite: replace `out`.
+
+    Returns:
+        `run`, `out`, `recordings` (file, subject, csv, windows, counts, mean probability of each class), `skipped`.
+
+    Raises:
+        UserError: no such run, or none of the recordings can be used.
+    """
+    run, out = Path(run), Path(out)
+    finetuned_manifest(run)
+    settings = load_config(FinetuneConfig, run / RECIPE)
+    model = load_run(run, eeg.build_embedding)
+    assert model.config.signal is not None
+    assert model.config.patches is not None
+    if model.config.patches.baseline and baseline is None:
+        raise UserError(
+            f"{run}: the model subtracts each person's baseline; give --baseline FILE.csv with the columns "
+            "file,onset_s,duration_s and a stretch of rest for each person"
+        )
+    if baseline is not None and not model.config.patches.baseline:
+        raise UserError(f"{run}: the model uses no baseline; leave --baseline out")
+    windows_config = settings.windows.model_copy(update={"stride_s": stride_s or settings.windows.stride_s})
+    wanted = eeg.scan(files, subject_from)
+    extra, rows = ([], []) if baseline is None else _calibration(Path(baseline), wanted, subject_from)
+    with new_folder(out, overwrite=overwrite) as folder, tempfile.TemporaryDirectory() as scratch:
+        store = eeg.prepare(
+            [*files, *extra],
+            Path(scratch) / "store",
+            model.config.signal,
+            subject_from=subject_from,
+            unit=unit,
+            baseline=rows,
+        )
+        names = {one.file for one in wanted}
+        done: list[dict[str, Any]] = []
+        skipped = [entry for entry in store.head["skipped"] if entry["file"] in names]
+        with progress("predict", len(names), "recordings") as meter:
+            for index, recording in enumerate(store.recordings):
+                if recording.file not in names:
+                    continue
+                try:
+                    done.append(_predict_one(model, store, index, windows_config, folder))
+                except UserError as problem:
+                    skipped.append({"file": recording.file, "reason": str(problem)})
+                meter.advance(note=recording.file)
+        if not done:
+            raise UserError(f"none of {len(wanted)} recordings can be used: {skipped[0]['reason']}")
+        result = {"run": str(run), "out": str(out), "recordings": done, "skipped": skipped}
+        write_json(folder / "predictions.json", result)
+    return result
+
+
+def _predict_one(
+    model: Model, store: eeg.Store, index: int, windows_config: WindowConfig, folder: Path
+) -> dict[str, Any]:
+    recording, sfreq_hz = store.recordings[index], store.signal.sfreq_hz
+    assert model.config.patches is not None
+    windows = eeg.cut_windows(store, windows_config, recordings=[index])
+    scores = infer(model, make_source(store, windows, model.config.patches), class_probabilities)
+    classes = model.config.heads["sequence"].classes
+    length_s = windows.window_samples / sfreq_hz
+    lines = io.StringIO()
+    table = csv.writer(lines, lineterminator="\n")
+    table.writerow(["onset_s", "duration_s", "label", *(f"p_{name}" for name in classes)])
+    for start, row in zip(windows.start.tolist(), scores):
+        onset_s = eeg.true_time_s(start / sfreq_hz, recording.segments, sfreq_hz)
+        label = classes[int(row.argmax())]
+        table.writerow([f"{onset_s:.3f}", f"{length_s:.3f}", label, *(f"{p:.6f}" for p in row)])
+    name = recording.file.replace("/", "__") + ".csv"
+    write_text(folder / name, lines.getvalue())
+    counts = np.bincount(scores.argmax(1), minlength=len(classes))
+    covered = np.zeros(recording.n_samples, dtype=bool)
+    for start in windows.start:
+        covered[start : start + windows.window_samples] = True
+    return {
+        "file": recording.file,
+        "subject": recording.subject,
+        "csv": name,
+        "windows": len(windows),
+        "counts": dict(zip(classes, counts.tolist())),
+        "mean_probability": dict(zip(classes, scores.mean(0).round(6).tolist())),
+        "uncovered_s": float((~covered).sum() / sfreq_hz),
+        "notes": [note.message for note in recording.notes],
+    }
+
+
+def _calibration(
+    path: Path, wanted: Sequence[eeg.Found], subject_from: str | Path
+) -> tuple[list[Path], list[dict[str, Any]]]:
+    """Returns the calibration stretches of the wanted subjects, and the files that must be read for them besides.
+
+    A file of the CSV is one of the wanted recordings, or lies relative to the CSV.
+    """
+    subjects = {one.subject for one in wanted}
+    extra: list[Path] = []
+    rows: list[dict[str, Any]] = []
+    for span in eeg.read_spans(path).rows:
+        own = [one for one in wanted if eeg.ends_with(one.file, span.file)]
+        beside = path.parent / span.file
+        if not own and not beside.exists():
+            continue
+        one = own[0] if own else eeg.scan([beside], subject_from)[0]
+        subject = span.subject or one.subject
+        if subject in subjects:
+            rows.append(
+                {"file": one.file, "onset_s": span.onset_s, "duration_s": span.duration_s, "subject": subject}
+            )
+            if not own and beside not in extra:
+                extra.append(beside)
+    if not rows:
+        raise UserError(
+            f"{path}: no stretch for {', '.join(sorted(subjects))}; name a recording of theirs among the given "
+            "files or relative to this CSV"
+        )
+    return extra, rows

@@ -1,0 +1,118 @@
+"""`bothways eeg pretrain`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bothways import eeg
+from bothways.config import HeadConfig, ModelConfig, ObjectiveConfig, PretrainConfig, load_config
+from bothways.draws import generator
+from bothways.evaluation import Split
+from bothways.files import check_output, new_folder
+from bothways.model import Model
+from bothways.run.common import fill_channels, make_source, of_subjects, parameters_of, provenance
+from bothways.training import METRICS, save_run, train
+
+
+def pretrain(
+    data: str | Path,
+    out: str | Path,
+    *,
+    recipe: str | Path | None = None,
+    changes: Sequence[str] = (),
+    split: str | Path | None = None,
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Trains an encoder to rebuild hidden patches from both sides; no label is used.
+
+    Args:
+        data: a store.
+        out: the run's folder.
+        recipe: TOML of `config.PretrainConfig`.
+        changes: `a.b=value` on top of it.
+        split: a split file; only its training subjects are used, so that its test subjects stay unseen.
+        overwrite: replace `out`.
+
+    Returns:
+        `run`, `windows`, `subjects`, `validation_subjects`, `parameters`, `seconds`, `windows_per_s`,
+        `loss` (last), `reconstruction` (see `eeg.reconstruction_errors`; on the validation subjects, else on the
+        training ones).
+
+    Raises:
+        UserError: the store, the recipe or the split does not fit; the loss is not finite.
+    """
+    out = Path(out)
+    settings = load_config(PretrainConfig, Path(recipe) if recipe else None, changes)
+    check_output(out, overwrite=overwrite)
+    store = eeg.Store.open(data)
+    windows = eeg.cut_windows(store, settings.windows)
+    if split is not None:
+        chosen = Split.load(Path(split))
+        chosen.check_known(windows.subject.tolist())
+        windows = of_subjects(windows, chosen.train)
+    subjects = sorted(set(windows.subject.tolist()))
+    held_out = _held_out(subjects, settings)
+    used = of_subjects(windows, set(subjects) - set(held_out))
+    settings = settings.model_copy(update={"patches": fill_channels(settings.patches, store)})
+    patches, seed = settings.patches, settings.training.seed
+    source = make_source(
+        store, used, patches, masking=settings.masking, seed=seed, jitter_s=settings.windows.jitter_s
+    )
+    tested_on = of_subjects(windows, held_out) if held_out else used
+    test_source = make_source(store, tested_on, patches, masking=settings.masking, seed=seed)
+
+    config = ModelConfig(encoder=settings.encoder, patches=patches, signal=store.signal)
+    embedding = eeg.build_embedding(config)
+    config = config.model_copy(update={"heads": _heads(settings.objective, embedding.targets)})
+    model = Model(config, embedding)
+    model.initialise(seed)
+    eeg.fit_spectrum(embedding, source)
+    with new_folder(out, overwrite=overwrite) as folder:
+        result = train(
+            model,
+            source,
+            settings.training,
+            title="pretrain",
+            log=folder / METRICS,
+            evaluate=lambda m: {"reconstruction": eeg.reconstruction_errors(m, test_source)},
+        )
+        manifest = {
+            "kind": "pretrain",
+            **provenance(store, set(subjects) - set(held_out)),
+            "validation_subjects": held_out,
+            "windows": len(used),
+            "seconds": result.seconds,
+            "windows_per_s": result.samples_per_s,
+        }
+        save_run(folder, model, settings, manifest)
+    return {
+        "run": str(out),
+        "windows": len(used),
+        "subjects": len(subjects) - len(held_out),
+        "validation_subjects": held_out,
+        "parameters": parameters_of(model),
+        "seconds": result.seconds,
+        "windows_per_s": result.samples_per_s,
+        "wait_share": result.wait_share,
+        "loss": result.metrics[-1]["loss"],
+        "reconstruction": result.metrics[-1]["evaluation"]["reconstruction"],
+    }
+
+
+def _held_out(subjects: Sequence[str], settings: PretrainConfig) -> list[str]:
+    """Draws the subjects whose windows measure the reconstruction error; nobody where there is one subject only."""
+    if settings.validation_fraction == 0 or len(subjects) == 1:
+        return []
+    n = min(max(1, round(settings.validation_fraction * len(subjects))), len(subjects) - 1)
+    order = generator("validation", settings.training.seed).permutation(len(subjects))
+    return sorted(subjects[i] for i in order[:n])
+
+
+def _heads(objective: ObjectiveConfig, targets: dict[str, int]) -> dict[str, HeadConfig]:
+    given = {"samples": objective.samples_weight, "spectrum": objective.spectrum_weight}
+    weights = {name: given[name] for name in targets}
+    own = HeadConfig(kind="reconstruction", features=targets, feature_weights=weights, loss=objective.loss)
+    if objective.cls_weight == 0:
+        return {"reconstruction": own}
+    from_cls = own.model_copy(update={"kind": "cls_reconstruction", "weight": objective.cls_weight})
+    return {"reconstruction": own, "cls_reconstruction": from_cls}

@@ -1,0 +1,51 @@
+"""Running a trained model over a source, without gradients, a batch at a time."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bothways.heads import Batch
+from bothways.model import Model
+from bothways.training.sampler import Source
+
+
+@torch.no_grad()
+def infer(
+    model: Model,
+    source: Source,
+    read: Callable[[Model, Batch], Tensor],
+    *,
+    batch_size: int = 32,
+    advance: Callable[[int], None] | None = None,
+) -> np.ndarray:
+    """Returns `read(model, batch)` of all samples in order, joined along the first axis.
+
+    Args:
+        model: put in eval mode.
+        source: the samples.
+        read: what is wanted of a batch, [B …].
+        batch_size: samples at a time; memory is bounded by it.
+        advance: told the number of finished samples after each batch.
+    """
+    model.eval()
+    device = next(model.parameters()).device
+    parts = []
+    for start in range(0, len(source), batch_size):
+        ids = np.arange(start, min(start + batch_size, len(source)))
+        batch = {name: tensor.to(device) for name, tensor in source.batch(ids, np.zeros_like(ids)).items()}
+        parts.append(read(model, batch).float().cpu().numpy())
+        if advance is not None:
+            advance(len(ids))
+    return np.concatenate(parts)
+
+
+def class_probabilities(model: Model, batch: Batch) -> Tensor:
+    """Reads the sequence head: probability of each class, [B k]."""
+    return model(batch, with_losses=False).predictions["sequence"].softmax(dim=1)
+
+
+def cls_features(model: Model, batch: Batch) -> Tensor:
+    """Reads the encoder's [CLS], [B D]."""
+    return model.features(batch)
