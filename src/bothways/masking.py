@@ -62,9 +62,10 @@ def block_positions(
     left = wanted
     while left:
         channel, patch = np.unravel_index(rng.choice(np.flatnonzero(available & ~masked)), available.shape)
-        near = np.argsort(distances[channel], kind="stable")[: rng.integers(1, most_channels + 1)]
-        near = near[np.isfinite(distances[channel][near])]
-        near = np.union1d(near, [channel])  # a channel without a place is hidden alone
+        # Itself first, also where another lies in the same place; a channel without a place is hidden alone.
+        apart = np.where(np.arange(n_channels) == channel, -1, distances[channel])
+        near = np.argsort(apart, kind="stable")[: rng.integers(1, most_channels + 1)]
+        near = near[np.isfinite(apart[near])]
         length = rng.integers(1, most_patches + 1)
         start = int(np.clip(patch - rng.integers(length), 0, n_patches - length))
         block = np.zeros(available.shape, dtype=bool)
