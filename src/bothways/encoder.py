@@ -88,7 +88,7 @@ class Layout:
         if self.index is not None:
             empty = flat.new_zeros(self.batch * self.length, flat.shape[1])
             flat = empty.index_copy(0, self.index, flat)
-        return flat.view(self.batch, self.length, -1)  # [B L D]
+        return flat.view(self.batch, self.length, flat.shape[1])  # [B L D]
 
 
 class SelfAttention(nn.Module):
