@@ -29,7 +29,7 @@ class LossSum:
 
     def mean(self) -> Float[Tensor, ""]:
         """Returns the sum divided by the count; 0 where nothing counts, so that nothing masked is not NaN."""
-        return self.sum / self.count.clamp_min(torch.finfo(self.count.dtype).tiny)
+        return self.sum / torch.where(self.count > 0, self.count, 1)
 
 
 class Pooler(nn.Module):
@@ -98,7 +98,7 @@ class Reconstruction(Head):
         for name, part in parts.items():
             weight = self.config.feature_weights.get(name, 1.0)
             total = total + weight * compare(part, embedded.targets[name], reduction="none").mean(1).sum()
-        return LossSum(total, prediction.new_tensor(len(prediction)))
+        return LossSum(total, total.new_tensor(len(prediction)))
 
     def split(self, prediction: Float[Tensor, "R F"]) -> dict[str, Float[Tensor, "R f"]]:
         """Returns a prediction's features by name."""
@@ -241,8 +241,9 @@ class Span(Head):
     def forward(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "B 2 L"]:
         """Scores each position as start and as end; padding gets minus infinity."""
         real = _real(embedded)
-        scores = rows.values.new_full((*real.shape, 2), -torch.inf)
-        scores[real] = self.linear(rows.take(real))
+        values = self.linear(rows.take(real))  # [R 2]
+        scores = values.new_full((*real.shape, 2), -torch.inf)
+        scores[real] = values
         return scores.transpose(1, 2)
 
     def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
@@ -255,7 +256,7 @@ def _cross_entropy(scores: Tensor, labels: Tensor, weights: Tensor | None = None
     total = F.cross_entropy(scores, labels, weights, ignore_index=IGNORED, reduction="sum")
     real = labels != IGNORED
     count = real.sum() if weights is None else (weights[labels.clamp_min(0)] * real).sum()
-    return LossSum(total, count.to(scores.dtype))
+    return LossSum(total, count.to(total.dtype))  # not the scores' type: bfloat16 cannot count beyond 256
 
 
 def build_head(config: HeadConfig, encoder: EncoderConfig, vocab_size: int | None = None) -> Head:

@@ -12,8 +12,10 @@ from bothways.config import EncoderConfig
 from bothways.encoder import Encoder
 
 EXACT = {"rtol": 0.0, "atol": 1e-10}
-FORMS = {
-    f"{norm}{'-final' if final else ''}{'-gated' if gated else ''}-{act}{'' if bias else '-no-bias'}": EncoderConfig(
+
+
+def config_of(norm: str, final: bool, gated: bool, act: str, bias: bool) -> EncoderConfig:
+    return EncoderConfig(
         hidden_size=12,
         num_hidden_layers=2,
         num_attention_heads=3,
@@ -26,6 +28,10 @@ FORMS = {
         linear_bias=bias,
         hidden_dropout_prob=0.0,
     )
+
+
+FORMS = {
+    f"{norm}{'-final' * final}{'-gated' * gated}-{act}{'-bias' * bias}": config_of(norm, final, gated, act, bias)
     for (norm, final), gated, (act, bias) in itertools.product(
         [("post", False), ("pre", False), ("pre", True)],
         [False, True],
@@ -167,7 +173,9 @@ def test_each_switch_changes_the_function() -> None:
 
 
 def test_dropout_acts_in_training_alone() -> None:
-    config = FORMS["pre-gelu"].model_copy(update={"hidden_dropout_prob": 0.5, "attention_probs_dropout_prob": 0.5})
+    config = FORMS["pre-gelu-bias"].model_copy(
+        update={"hidden_dropout_prob": 0.5, "attention_probs_dropout_prob": 0.5}
+    )
     encoder = Encoder(config)
     hidden = torch.ones(2, 3, 12)
     assert torch.equal(encoder.eval()(hidden).values, encoder(hidden).values)
@@ -176,7 +184,7 @@ def test_dropout_acts_in_training_alone() -> None:
 
 @pytest.mark.parametrize("on", [False, True])
 def test_attention_dropout_falls_on_the_weights(on: bool) -> None:
-    config = FORMS["pre-gelu"].model_copy(update={"attention_probs_dropout_prob": 1.0})
+    config = FORMS["pre-gelu-bias"].model_copy(update={"attention_probs_dropout_prob": 1.0})
     attention = written_out(Encoder(config).train(), on).layers[0].attention
     seen: list[Tensor] = []
     attention.head_outputs.register_forward_hook(lambda module, inputs, output: seen.append(output))

@@ -1,0 +1,268 @@
+"""What every model keeps, whatever its form; see `models.FORMS`.
+
+After a wanted change of names or shapes, `PYTHONPATH=tests .venv/bin/python tests/unit/test_contracts.py` writes
+the frozen list anew; say in the change log that older runs no longer load.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from models import FORMS, Form
+
+KEYS = Path(__file__).resolve().parent.parent / "golden" / "checkpoint_keys.json"
+EEG = [name for name, form in FORMS.items() if form.eeg]
+every_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+every_eeg = pytest.mark.parametrize("form", [FORMS[name] for name in EEG], ids=EEG)
+channel_tokens = pytest.mark.parametrize("form", [FORMS["eeg_channels"]], ids=["eeg_channels"])
+
+
+def double(batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in batch.items()}
+
+
+def keys() -> dict[str, dict[str, list[int]]]:
+    return {
+        name: {key: list(tensor.shape) for key, tensor in form.build().state_dict().items()}
+        for name, form in FORMS.items()
+    }
+
+
+def test_names_and_shapes_in_a_checkpoint_are_frozen() -> None:
+    assert keys() == json.loads(KEYS.read_text())
+
+
+@every_form
+def test_every_parameter_gets_a_gradient(form: Form) -> None:
+    model = form.build()
+    model.loss(model(form.batch()).losses).backward()
+    without = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    assert without == []
+    assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
+
+
+@every_form
+def test_the_seed_alone_makes_the_weights(form: Form) -> None:
+    torch.manual_seed(1)
+    before = torch.random.get_rng_state()
+    one = form.build(0)
+    torch.manual_seed(2)
+    same, other = form.build(0), form.build(1)
+    assert all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), same.state_dict().values()))
+    drawn = [name for name, p in one.named_parameters() if p.ndim >= 2]
+    weights, others = dict(one.named_parameters()), dict(other.named_parameters())
+    assert not [name for name in drawn if torch.equal(weights[name], others[name])]
+    torch.random.set_rng_state(before)
+    one.initialise(3)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+@every_form
+def test_fresh_weights_are_as_bert_draws_them(form: Form) -> None:
+    weights = torch.cat([p.detach().flatten() for p in form.build().parameters() if p.ndim >= 2])
+    assert abs(float(weights.std()) - 0.02) < 0.001
+    for name, parameter in form.build().named_parameters():
+        if name.endswith("bias"):
+            assert not parameter.any(), name
+        elif "norm" in name and name.endswith("weight"):
+            assert (parameter == 1).all(), name
+
+
+@every_form
+def test_the_same_batch_gives_the_same_loss_and_the_seed_matters(form: Form) -> None:
+    def loss(seed: int) -> float:
+        model = form.build(seed)
+        return float(model.loss(model(form.batch()).losses).detach())
+
+    assert loss(0) == loss(0) != loss(1)
+
+
+def without_targets(form: Form) -> dict[str, Tensor]:
+    batch = form.batch()
+    for name in ("labels", "mlm_labels", "nsp_labels", "position_labels", "span_labels"):
+        if name in batch:
+            batch[name] = torch.full_like(batch[name], -100)
+    if "masked" in batch:
+        batch |= {name: torch.zeros_like(batch[name]) for name in ("masked", "action")}
+    return batch
+
+
+@every_form
+@pytest.mark.parametrize("weight", [1.0, 100.0])
+def test_nothing_masked_and_nothing_labelled_is_loss_0(form: Form, weight: float) -> None:
+    heads = {name: head.model_copy(update={"weight": weight}) for name, head in form.config.heads.items()}
+    model = Form(form.config.model_copy(update={"heads": heads})).build()
+    output = model(without_targets(form))
+    assert output.losses.keys() == heads.keys()
+    loss = model.loss(output.losses)
+    assert float(loss.detach()) == 0.0
+    loss.backward()
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    assert all(bool((g == 0).all()) for g in gradients)  # NaN would not be 0
+
+
+@every_form
+def test_a_sequence_without_targets_leaves_the_mean_alone(form: Form) -> None:
+    model = form.build().double()
+    batch, empty = double(form.batch()), double(without_targets(form))
+    both = {name: torch.cat([batch[name], empty[name]]) for name in batch}
+    with torch.no_grad():
+        alone, together = (model.loss(model(b).losses) for b in (batch, both))
+    torch.testing.assert_close(together, alone, rtol=1e-12, atol=0)
+
+
+@every_form
+def test_a_batch_in_two_halves_has_the_loss_of_the_whole(form: Form) -> None:
+    model = form.build().double()
+    batch = double(form.batch())
+    with torch.no_grad():
+        whole = model(batch).losses
+        parts = (slice(1), slice(1, None))
+        halves = [model({name: tensor[part] for name, tensor in batch.items()}).losses for part in parts]
+    for name, loss in whole.items():
+        total = sum(half[name].sum for half in halves)
+        torch.testing.assert_close(total, loss.sum, rtol=1e-10, atol=1e-12)
+        assert float(sum(half[name].count for half in halves)) == pytest.approx(float(loss.count), rel=1e-12)
+
+
+@every_form
+def test_counts_are_exact_under_bf16(form: Form) -> None:
+    """bfloat16 has no 257: a count in the scores' own type would be off by up to 0.4 %."""
+    model = form.build()
+    one = form.batch()
+    batch = {name: torch.cat([tensor] * 150) for name, tensor in one.items()}
+    with torch.no_grad():
+        exact = {name: 150 * float(loss.count) for name, loss in model(one).losses.items()}
+        with torch.autocast("cpu", torch.bfloat16):
+            counts = {name: float(loss.count) for name, loss in model(batch).losses.items()}
+    assert counts == pytest.approx(exact, rel=1e-6)
+    assert max(counts.values()) > 256
+
+
+@every_form
+def test_predictions_do_not_depend_on_the_other_sequences(form: Form) -> None:
+    model = form.build().double().eval()
+    batch = double(form.batch())
+    with torch.no_grad():
+        together = model.features({k: v for k, v in batch.items() if k not in ("masked", "mlm_labels")})
+        for i in range(len(together)):
+            alone = model.features({k: v[i : i + 1] for k, v in batch.items() if k not in ("masked", "mlm_labels")})
+            torch.testing.assert_close(alone[0], together[i], rtol=0, atol=1e-10)
+
+
+# EEG ------------------------------------------------------------------------------------------------------------
+
+
+@every_eeg
+def test_missing_patches_give_finite_output(form: Form) -> None:
+    model = form.build().eval()
+    batch = form.batch()
+    batch["patch_mask"][0] = False  # nothing of the first window is real: [CLS] alone
+    batch["masked"][0] = False
+    batch["action"][0] = 0
+    with torch.no_grad():
+        output = model(batch)
+    for prediction in output.predictions.values():
+        assert prediction.isfinite().all()
+    assert output.rows.values.isfinite().all()
+    assert model.loss(output.losses).isfinite()
+
+
+@every_eeg
+def test_the_content_of_missing_patches_does_not_matter(form: Form) -> None:
+    model = form.build().double().eval()
+    batch = double(form.batch())
+    size = model.embedding.patch_samples
+    garbage = batch["signals"].clone()
+    garbage[0, 0, 2 * size : 3 * size] = 1e4
+    garbage[1, 3] = torch.nan
+    with torch.no_grad():
+        clean, dirty = model(batch), model({**batch, "signals": garbage})
+    torch.testing.assert_close(dirty.rows.values, clean.rows.values, rtol=0, atol=0)
+    for name, loss in clean.losses.items():
+        assert torch.equal(dirty.losses[name].sum, loss.sum)
+
+
+def per_channel(batch: dict[str, Tensor], order: Tensor) -> dict[str, Tensor]:
+    """The same windows with their channels in another order."""
+    shuffled = {name: tensor if name == "labels" else tensor[:, order] for name, tensor in batch.items()}
+    n_patches = batch["patch_mask"].shape[2]
+    channel, patch = batch["replacement"].div(n_patches, rounding_mode="floor"), batch["replacement"] % n_patches
+    place = torch.argsort(order)
+    shuffled["replacement"] = (place[channel] * n_patches + patch)[:, order]
+    return shuffled
+
+
+@channel_tokens
+def test_the_order_of_the_channels_does_not_matter(form: Form) -> None:
+    model = form.build().double().eval()
+    batch = double(form.batch())
+    shuffled = per_channel(batch, torch.tensor([2, 0, 3, 1]))
+    with torch.no_grad():
+        one, other = model(batch), model(shuffled)
+        plain = [model.features({k: v for k, v in b.items() if k != "masked"}) for b in (batch, shuffled)]
+    torch.testing.assert_close(other.rows.cls(), one.rows.cls(), rtol=0, atol=1e-10)
+    torch.testing.assert_close(plain[0], plain[1], rtol=0, atol=1e-10)
+    for name, loss in one.losses.items():
+        torch.testing.assert_close(other.losses[name].sum, loss.sum, rtol=0, atol=1e-10)
+
+
+@channel_tokens
+def test_padding_channels_do_not_matter(form: Form) -> None:
+    model = form.build().double().eval()
+    batch = double(form.batch())
+    padded = {}
+    for name, tensor in batch.items():
+        if name == "labels":
+            padded[name] = tensor
+            continue
+        filler = torch.full_like(tensor[:, :2], torch.nan if name == "positions" else 0)
+        padded[name] = torch.cat([tensor, filler], dim=1)
+    assert padded["patch_mask"].shape[1] == 6
+    with torch.no_grad():
+        one, other = model(batch), model(padded)
+    torch.testing.assert_close(other.rows.cls(), one.rows.cls(), rtol=0, atol=1e-10)
+    for name, loss in one.losses.items():
+        torch.testing.assert_close(other.losses[name].sum, loss.sum, rtol=0, atol=1e-10)
+        assert other.losses[name].count == loss.count
+
+
+@channel_tokens
+@pytest.mark.parametrize("what", ["anode", "cathode", "amplitude"])
+def test_where_and_how_large_a_channel_is_matters(form: Form, what: str) -> None:
+    model = form.build().double().eval()
+    batch = double(form.batch())
+    batch.pop("masked")
+    changed = {name: tensor.clone() for name, tensor in batch.items()}
+    if what == "amplitude":
+        changed["log_scale_uv"][:, 0] += 0.5
+    else:
+        changed["positions"][:, 2, int(what == "cathode")] = torch.tensor([-0.3, 0.4, 0.2], dtype=torch.float64)
+    with torch.no_grad():
+        assert not torch.allclose(model.features(batch), model.features(changed), rtol=0, atol=1e-8)
+
+
+@every_eeg
+def test_what_is_hidden_cannot_be_seen(form: Form) -> None:
+    """The encoder's output does not change with the content of a [MASK]ed patch; the target does."""
+    model = form.build().double().eval()
+    batch = double(form.batch())
+    batch["action"] = batch["masked"].to(torch.uint8)  # all [MASK]
+    size = model.embedding.patch_samples
+    together = batch["masked"].shape[1] == 1
+    changed = batch["signals"].clone()
+    for b, g, n in batch["masked"].nonzero().tolist():
+        rows = slice(None) if together else g
+        changed[b, rows, n * size : (n + 1) * size] += 1.0 + 0.1 * torch.arange(size)
+    with torch.no_grad():
+        one, other = model(batch), model({**batch, "signals": changed})
+    assert torch.equal(one.rows.values, other.rows.values)
+    assert not torch.allclose(one.embedded.targets["samples"], other.embedded.targets["samples"])
+
+
+if __name__ == "__main__":
+    KEYS.write_text(json.dumps(keys(), indent=1) + "\n")
+    print(f"wrote {KEYS}")
