@@ -34,9 +34,7 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace --out if i
 SubjectFrom = Annotated[
     str, typer.Option(help="Whose a recording is: path (sub-… in it), parent (folder), or a CSV file,subject.")
 ]
-Unit = Annotated[
-    str | None, typer.Option(help="What the files' numbers are (uV, mV, V, nV), if they say it wrong.")
-]
+Unit = Annotated[str | None, typer.Option(help="What the files' numbers are (uV, mV, V, nV), if they say it wrong.")]
 Baseline = Annotated[
     Path | None, typer.Option(help="CSV file,onset_s,duration_s[,subject]: each person's stretch of rest.")
 ]
@@ -65,9 +63,7 @@ def check(paths: Paths, subject_from: SubjectFrom = "path", unit: Unit = None, j
     if json:
         _print_json(report)
     else:
-        table = _table(
-            "file", "subject", "format", "channels", "Hz", "seconds", "events", "uV", "status", "problems"
-        )
+        table = _table("file", "subject", "format", "channels", "Hz", "seconds", "events", "uV", "status", "problems")
         for r in report["recordings"]:
             if "format" not in r:
                 table.add_row(r["file"], r["subject"], *[""] * 6, r["status"], r["reason"])
@@ -264,7 +260,7 @@ def main() -> None:
     """Runs the command line; a `UserError` is one line on standard error and status 2."""
     warnings.simplefilter("ignore")
     warnings.simplefilter("always", BothwaysWarning)
-    warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)  # type: ignore[assignment]
+    warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="replace")  # names of files, whatever the locale

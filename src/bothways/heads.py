@@ -122,9 +122,7 @@ class ClsReconstruction(Reconstruction):
         """Predicts the features of the masked positions from their sequence's [CLS]."""
         masked = _masked(embedded)
         if embedded.place is None:
-            raise ValueError(
-                "rebuilding from [CLS] needs to know where a position lies; this front end does not say"
-            )
+            raise ValueError("rebuilding from [CLS] needs to know where a position lies; this front end does not say")
         sequence = masked.nonzero()[:, 0]  # [R]
         hidden = self.dense(rows.cls())[sequence] + embedded.place[masked]
         return self.linear(self.norm(F.gelu(hidden)))

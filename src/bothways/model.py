@@ -120,9 +120,7 @@ class LoadReport:
     def line(self) -> str:
         """Returns the report as one line."""
         parts = [f"loaded {len(self.matched)} tensors ({self.body_share:.0%} of embedding and encoder)"]
-        parts += [
-            f"{key}: {', '.join(names)}" for key, names in self.as_dict().items() if names and key != "matched"
-        ]
+        parts += [f"{key}: {', '.join(names)}" for key, names in self.as_dict().items() if names and key != "matched"]
         return "; ".join(parts)
 
     def as_dict(self) -> dict[str, list[str]]:
@@ -148,9 +146,7 @@ def load_weights(model: Model, weights: Mapping[str, Tensor], *, partial: bool =
         elif weights[name].shape != tensor.shape:
             report.reshaped.append(name)
         elif not bool(torch.isfinite(weights[name]).all()):
-            raise UserError(
-                f"weight {name}: expected finite numbers, got NaN or infinity; the checkpoint is damaged"
-            )
+            raise UserError(f"weight {name}: expected finite numbers, got NaN or infinity; the checkpoint is damaged")
         else:
             tensor.copy_(weights[name])
             report.matched.append(name)

@@ -131,9 +131,7 @@ class WindowSource:
             return start
         entry = self.store.recordings[int(self.windows.recording[window])]
         segment = next(s for s in entry.segments if s.start <= start < s.stop)
-        shift = generator("jitter", self.seed, epoch, window).integers(
-            -self.jitter_samples, self.jitter_samples + 1
-        )
+        shift = generator("jitter", self.seed, epoch, window).integers(-self.jitter_samples, self.jitter_samples + 1)
         return int(np.clip(start + shift, segment.start, segment.stop - self.windows.window_samples))
 
     def _pick(
@@ -155,7 +153,7 @@ class WindowSource:
         real: Bool[np.ndarray, "B C N"],
     ) -> dict[str, Tensor]:
         assert self.masking is not None
-        available = real.any(1, keepdims=True) if self.together else real
+        available = np.any(real, axis=1, keepdims=True) if self.together else real
         masked = np.zeros(available.shape, dtype=bool)
         action = np.zeros(available.shape, dtype=np.uint8)
         replacement = np.zeros(available.shape, dtype=np.int64)

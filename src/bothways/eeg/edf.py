@@ -41,9 +41,7 @@ class EdfSignal:
         """Whether digital values can be turned into physical ones."""
         low, high = self.digital
         return (
-            bool(np.isfinite([*self.physical, low, high]).all())
-            and low < high
-            and self.physical[0] != self.physical[1]
+            bool(np.isfinite([*self.physical, low, high]).all()) and low < high and self.physical[0] != self.physical[1]
         )
 
 
@@ -157,9 +155,7 @@ def open_edf(path: Path) -> EdfFile:
         raise UserError(f"{path}: expected samples in each record, the EDF header states none; nothing to read")
     n_records, rest = divmod(max(size - 256 * (1 + n_signals), 0), record_bytes)
     if n_declared == -1:
-        notes.append(
-            ("record_count", f"record count is -1 (not closed by the recorder); {n_records} from the size")
-        )
+        notes.append(("record_count", f"record count is -1 (not closed by the recorder); {n_records} from the size"))
     elif n_records != n_declared:
         notes.append(
             ("truncated" if n_records < n_declared else "record_count",
@@ -178,9 +174,7 @@ def open_edf(path: Path) -> EdfFile:
     start = _start(fixed, plus is not None)
     if start is None:
         notes.append(("bad_date", f"start {fixed[168:184].decode('latin-1')!r} is no date; taken for unknown"))
-    return EdfFile(
-        path, f"{kind}+{plus[2]}" if plus else kind, start, record_s, signals, records, sample_bytes, notes
-    )
+    return EdfFile(path, f"{kind}+{plus[2]}" if plus else kind, start, record_s, signals, records, sample_bytes, notes)
 
 
 def _incomplete(path: Path, size: int, needed: int, n_signals: int | None) -> None:

@@ -323,9 +323,7 @@ def _stretches(recording: StoredRecording, row: Span, sfreq_hz: float) -> list[t
 
 def _labelled(recording: StoredRecording, rows: Sequence[Span], sfreq_hz: float) -> list[tuple[int, int, str]]:
     labelled: list[tuple[int, int, str]] = []
-    pieces = sorted(
-        (*piece, row.label) for row in rows for piece in _stretches(recording, row, sfreq_hz) if row.label
-    )
+    pieces = sorted((*piece, row.label) for row in rows for piece in _stretches(recording, row, sfreq_hz) if row.label)
     for start, stop, label in pieces:
         if labelled and start < labelled[-1][1]:
             if labelled[-1][2] != label:

@@ -167,9 +167,7 @@ def _samples(path: Path, raw: Any, picks: list[int], unit: str | None, stated: d
             raise UserError(
                 f"{path}: expected {raw.n_times} samples in {data_file.name}, it holds {n}; copy it again"
             ) from None
-        raise UserError(
-            f"{path}: the samples cannot be read: {type(problem).__name__}: {_one_line(problem)}"
-        ) from None
+        raise UserError(f"{path}: the samples cannot be read: {type(problem).__name__}: {_one_line(problem)}") from None
     return data_uv
 
 
@@ -177,9 +175,7 @@ def _times(raw: Any, types: list[str], sfreq_hz: float, notes: list[Note]) -> tu
     n = int(raw.n_times)
     cuts, holes, events = {0, n}, [], []
     first_s = raw.first_time if raw.annotations.orig_time is not None else 0.0
-    for onset, duration_s, label in zip(
-        raw.annotations.onset, raw.annotations.duration, raw.annotations.description
-    ):
+    for onset, duration_s, label in zip(raw.annotations.onset, raw.annotations.duration, raw.annotations.description):
         onset_s = float(onset) - first_s
         sample = round(onset_s * sfreq_hz)
         if _SKIPPED.search(label):

@@ -150,9 +150,7 @@ class PatchEmbedding(nn.Module):
             features = self.features(batch)
             real = batch["patch_mask"]  # [B C N]
             if self.together:
-                features = {
-                    name: f.transpose(1, 2).flatten(2)[:, None] for name, f in features.items()
-                }  # [B 1 N C·f]
+                features = {name: f.transpose(1, 2).flatten(2)[:, None] for name, f in features.items()}  # [B 1 N C·f]
                 real = real.any(1, keepdim=True)  # [B 1 N]
             features = {name: feature.flatten(1, 2) for name, feature in features.items()}  # [B T f]
             tokens = self.patches(torch.cat([features[name] for name in self.config.features], dim=2))

@@ -137,9 +137,7 @@ def _extended(data: Float32[np.ndarray, " T"], reach: int, n_fft: int) -> Float3
     return padded
 
 
-def _missing_after(
-    hole: Bool[np.ndarray, " T"], ratio: float, n_out: int, sfreq_hz: float
-) -> Bool[np.ndarray, " n"]:
+def _missing_after(hole: Bool[np.ndarray, " T"], ratio: float, n_out: int, sfreq_hz: float) -> Bool[np.ndarray, " n"]:
     edges = np.flatnonzero(np.diff(np.concatenate([[0], hole.astype(np.int8), [0]])))
     halo = round(HALO_S * sfreq_hz)
     after = np.zeros(n_out, bool)

@@ -233,9 +233,7 @@ def named(channels: Sequence[Channel], notes: list[Note]) -> list[str]:
     """Returns unique names; notes which were double and which have no known place."""
     names, double = unique_names([channel.name for channel in channels])
     if double:
-        notes.append(
-            Note("duplicate_labels", f"more than one channel is named {', '.join(double)}; numbered in order")
-        )
+        notes.append(Note("duplicate_labels", f"more than one channel is named {', '.join(double)}; numbered in order"))
     unknown = [name for name, channel in zip(names, channels) if channel.anode is None]
     if unknown:
         shown = ", ".join(unknown[:6]) + (f" and {len(unknown) - 6} more" if len(unknown) > 6 else "")
@@ -267,9 +265,7 @@ def _edf_times(
             expected_s = at_s + file.record_s
         segments = [Segment(a, b, t) for a, b, t in zip(edges, [*edges[1:], n_samples], onsets_s)]
         if len(segments) > 1:
-            notes.append(
-                Note("gaps", f"{len(segments)} pieces, starting at {', '.join(f'{t:g}' for t in onsets_s)} s")
-            )
+            notes.append(Note("gaps", f"{len(segments)} pieces, starting at {', '.join(f'{t:g}' for t in onsets_s)} s"))
     stamps = [text for text in texts if not re.fullmatch(r"[+-]\d+(\.\d*)?", text[2])]
     events = [(onset_s - zero_s, duration_s, text) for onset_s, duration_s, text in stamps]
     for signal in file.signals:

@@ -217,9 +217,7 @@ class Store:
         head, entries = read_json(path / "store.json"), read_json(path / "recordings.json")
         version = head.get("format_version") if isinstance(head, dict) else None
         if version != FORMAT_VERSION:
-            raise UserError(
-                f"{path}: expected a store of version {FORMAT_VERSION}, got {version}; prepare it again"
-            )
+            raise UserError(f"{path}: expected a store of version {FORMAT_VERSION}, got {version}; prepare it again")
         try:
             signal = validate(SignalConfig, head["signal"], str(path / "store.json"))
             recordings = [_entry(entry) for entry in entries]
@@ -272,9 +270,7 @@ class Store:
 
 
 def _entry(entry: dict[str, Any]) -> StoredRecording:
-    positions = np.array(
-        [[[np.nan if x is None else x for x in p] for p in c] for c in entry["positions"]], np.float32
-    )
+    positions = np.array([[[np.nan if x is None else x for x in p] for p in c] for c in entry["positions"]], np.float32)
     return StoredRecording(
         **entry
         | {

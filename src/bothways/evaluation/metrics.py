@@ -70,8 +70,7 @@ def classification_metrics(
         correct = np.trace(per_subject, axis1=1, axis2=2)
         result["n_subjects"] = len(names)
         result["subjects"] = {
-            str(name): {"n": int(n), "accuracy": float(right / n)}
-            for name, n, right in zip(names, n_windows, correct)
+            str(name): {"n": int(n), "accuracy": float(right / n)} for name, n, right in zip(names, n_windows, correct)
         }
         if len(names) > 1:
             result["interval"] = _interval(per_subject, seed, n_bootstrap)

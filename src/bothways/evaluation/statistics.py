@@ -34,9 +34,7 @@ def summarise(values: Values) -> dict[str, float | int | None]:
     return {"mean": mean, "sd": sd, "n": len(x), "low": mean - half, "high": mean + half}
 
 
-def paired_difference(
-    a: Values, b: Values, seed: int = 0, n_bootstrap: int = 10_000
-) -> dict[str, float | int | None]:
+def paired_difference(a: Values, b: Values, seed: int = 0, n_bootstrap: int = 10_000) -> dict[str, float | int | None]:
     """Compares two arms measured on the same splits or subjects, in the same order.
 
     Returns:

@@ -7,9 +7,7 @@ from typing import Any
 from bothways import eeg
 
 
-def check(
-    paths: Sequence[str | Path], *, subject_from: str | Path = "path", unit: str | None = None
-) -> dict[str, Any]:
+def check(paths: Sequence[str | Path], *, subject_from: str | Path = "path", unit: str | None = None) -> dict[str, Any]:
     """Reads recordings and says what is in them and what is wrong; nothing is written.
 
     Args:

@@ -68,9 +68,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
     windows = windows.select(windows.label >= 0)
     tested, training = of_subjects(windows, getattr(split, part)), of_subjects(windows, split.train)
     if len(tested) == 0 or windows.classes != manifest["classes"]:
-        raise UserError(
-            f"{run}: no labelled window of the {part} subjects in {store.path}; give the run's own --data"
-        )
+        raise UserError(f"{run}: no labelled window of the {part} subjects in {store.path}; give the run's own --data")
     tested_source = make_source(store, tested, model.config.patches)
     training_source = make_source(store, training, model.config.patches)
     notes: list[str] = []

@@ -150,9 +150,7 @@ def _calibration(
         one = own[0] if own else eeg.scan([beside], subject_from)[0]
         subject = span.subject or one.subject
         if subject in subjects:
-            rows.append(
-                {"file": one.file, "onset_s": span.onset_s, "duration_s": span.duration_s, "subject": subject}
-            )
+            rows.append({"file": one.file, "onset_s": span.onset_s, "duration_s": span.duration_s, "subject": subject})
             if not own and beside not in extra:
                 extra.append(beside)
     if not rows:

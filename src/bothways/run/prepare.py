@@ -43,9 +43,7 @@ def prepare(
     signal = load_config(SignalConfig, Path(recipe) if recipe else None, changes)
     found = eeg.scan(paths, subject_from)
     rows = [] if baseline is None else _baseline_rows(Path(baseline), found)
-    store = eeg.prepare(
-        paths, out, signal, subject_from=subject_from, unit=unit, baseline=rows, overwrite=overwrite
-    )
+    store = eeg.prepare(paths, out, signal, subject_from=subject_from, unit=unit, baseline=rows, overwrite=overwrite)
     notes: dict[str, list[str]] = {}
     for recording in store.recordings:
         for note in recording.notes:

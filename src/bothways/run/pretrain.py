@@ -55,9 +55,7 @@ def pretrain(
     used = of_subjects(windows, set(subjects) - set(held_out))
     settings = settings.model_copy(update={"patches": fill_channels(settings.patches, store)})
     patches, seed = settings.patches, settings.training.seed
-    source = make_source(
-        store, used, patches, masking=settings.masking, seed=seed, jitter_s=settings.windows.jitter_s
-    )
+    source = make_source(store, used, patches, masking=settings.masking, seed=seed, jitter_s=settings.windows.jitter_s)
     tested_on = of_subjects(windows, held_out) if held_out else used
     test_source = make_source(store, tested_on, patches, masking=settings.masking, seed=seed)
 

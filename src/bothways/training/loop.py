@@ -60,17 +60,13 @@ def train(
         UserError: there are no samples, or the loss is not finite (the step and the samples' names are given).
     """
     if len(source) == 0:
-        raise UserError(
-            f"{title}: expected {unit} to train on, got none; look at the store with `bothways eeg check`"
-        )
+        raise UserError(f"{title}: expected {unit} to train on, got none; look at the store with `bothways eeg check`")
     accelerator = Accelerator(mixed_precision=_precision(config))
     optimizer = build_optimizer(model, config)
     wrapped, optimizer = accelerator.prepare(model, optimizer)
     plan = Plan(len(source), config.batch_size, config.seed, accelerator.process_index, accelerator.num_processes)
     result = TrainResult()
-    evaluate_at = (
-        {round(config.steps * (k + 1) / n_evaluations) for k in range(n_evaluations)} if evaluate else set()
-    )
+    evaluate_at = {round(config.steps * (k + 1) / n_evaluations) for k in range(n_evaluations)} if evaluate else set()
     started = ready = time.monotonic()
     waited = 0.0
     wrapped.train()

@@ -67,6 +67,4 @@ class _Batches(Dataset):
 
 def batches(source: Source, plan: Plan, n_steps: int, *, first_step: int = 0, workers: int = 0) -> DataLoader:
     """Returns the batches of steps `first_step` … `n_steps` − 1 in order; equal for any number of workers."""
-    return DataLoader(
-        _Batches(source, plan, first_step, n_steps), batch_size=None, shuffle=False, num_workers=workers
-    )
+    return DataLoader(_Batches(source, plan, first_step, n_steps), batch_size=None, shuffle=False, num_workers=workers)

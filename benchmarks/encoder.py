@@ -1,0 +1,108 @@
+"""How much of the machine's matrix-product rate an encoder's training step reaches; the default model's own rate."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from timing import Figure, Figures, median_seconds
+from torch import nn
+
+from bothways.config import EncoderConfig, HeadConfig, MaskingConfig, ModelConfig, PatchConfig, SignalConfig
+from bothways.draws import generator
+from bothways.eeg import build_embedding
+from bothways.encoder import Encoder
+from bothways.masking import actions, block_positions
+from bothways.model import Model
+
+N_CHANNELS, N_PATCHES, BATCH = 19, 10, 16
+LENGTH = 1 + N_CHANNELS * N_PATCHES
+
+
+def products(config: EncoderConfig) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Returns the shapes of all matrix products of one training step: forward, and twice that backward."""
+    tokens, size, inner = BATCH * LENGTH, config.hidden_size, config.intermediate_size
+    heads, head_size = BATCH * config.num_attention_heads, size // config.num_attention_heads
+    linear = [(size, 3 * size), (size, size), (size, inner), (inner, size)]
+    shapes: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+    for n_in, n_out in linear:
+        shapes += [((tokens, n_in), (n_in, n_out)), ((tokens, n_out), (n_out, n_in)), ((n_in, tokens), (tokens, n_out))]
+    scores = ((heads, LENGTH, head_size), (heads, head_size, LENGTH))
+    values = ((heads, LENGTH, LENGTH), (heads, LENGTH, head_size))
+    # Backward of each: one product of either form, and one more of its transpose.
+    shapes += [scores, values, scores, values, values, values]
+    return shapes * config.num_hidden_layers
+
+
+def encoder_step(config: EncoderConfig) -> Any:
+    """Returns a function that does one training step of the encoder alone on full-length windows."""
+    torch.manual_seed(0)
+    encoder = Encoder(config).train()
+    optimizer = torch.optim.AdamW(encoder.parameters(), fused=True)
+    hidden = torch.randn(BATCH, LENGTH, config.hidden_size, requires_grad=True)
+
+    def step() -> None:
+        encoder(hidden).values.square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def model_step(batch_size: int) -> Any:
+    """Returns a function that does one pretraining step of the default model: 19 channels × 10 s at 200 Hz."""
+    encoder = EncoderConfig()
+    config = ModelConfig(encoder=encoder, patches=PatchConfig(), signal=SignalConfig())
+    embedding = build_embedding(config)
+    heads = {
+        kind: HeadConfig(kind=kind, features=embedding.targets) for kind in ("reconstruction", "cls_reconstruction")
+    }
+    model = Model(config.model_copy(update={"heads": heads}), embedding).train()
+    model.initialise(0)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    rng = generator("benchmark", 0)
+    positions = rng.normal(size=(N_CHANNELS, 3))
+    distances = np.linalg.norm(positions[:, None] - positions[None], axis=2)
+    available = np.ones((N_CHANNELS, N_PATCHES), dtype=bool)
+    masked = [block_positions(available, distances, MaskingConfig(), rng) for _ in range(batch_size)]
+    drawn = [actions(m, available, MaskingConfig(), rng) for m in masked]
+    batch = {
+        "signals": torch.randn(batch_size, N_CHANNELS, 2000),
+        "log_scale_uv": torch.ones(batch_size, N_CHANNELS),
+        "positions": torch.tensor(positions, dtype=torch.float32)[None, :, None].repeat(batch_size, 1, 2, 1),
+        "patch_mask": torch.ones(batch_size, N_CHANNELS, N_PATCHES, dtype=torch.bool),
+        "masked": torch.tensor(np.stack(masked)),
+        "action": torch.tensor(np.stack([a for a, _ in drawn])),
+        "replacement": torch.tensor(np.stack([r for _, r in drawn])),
+    }
+
+    def step() -> None:
+        model.loss(model(batch).losses).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def run() -> Figures:
+    config = EncoderConfig(hidden_dropout_prob=0.0)
+    pairs = [
+        (torch.randn(a), torch.randn(b))
+        for a, b in products(config)[: len(products(config)) // config.num_hidden_layers]
+    ]
+
+    def all_products() -> None:
+        for _ in range(config.num_hidden_layers):
+            for a, b in pairs:
+                a @ b
+
+    products_s = median_seconds(all_products, repeats=7)
+    step_s = median_seconds(encoder_step(config), repeats=7)
+    flops = sum(2 * np.prod(a) * b[-1] for a, b in products(config))
+    model_s = median_seconds(model_step(BATCH), repeats=5)
+    return {
+        "matrix products alone": Figure(flops / products_s / 1e9, "GFLOP/s"),
+        "encoder training step": Figure(flops / step_s / 1e9, "GFLOP/s"),
+        "share of the products' rate": Figure(products_s / step_s, "", at_least=0.7),
+        "default model, pretraining step": Figure(BATCH / model_s, "windows/s"),
+    }
