@@ -148,7 +148,6 @@ def load_weights(model: Model, weights: Mapping[str, Tensor], *, partial: bool =
         elif not bool(torch.isfinite(weights[name]).all()):
             raise UserError(f"weight {name}: expected finite numbers, got NaN or infinity; the checkpoint is damaged")
         else:
-            tensor.copy_(weights[name])
             report.matched.append(name)
     report.unexpected = [name for name in weights if name not in own]
     body = [name for name in own if name.startswith(("embedding.", "encoder."))]

@@ -173,9 +173,7 @@ def test_each_switch_changes_the_function() -> None:
 
 
 def test_dropout_acts_in_training_alone() -> None:
-    config = FORMS["pre-gelu-bias"].model_copy(
-        update={"hidden_dropout_prob": 0.5, "attention_probs_dropout_prob": 0.5}
-    )
+    config = FORMS["pre-gelu-bias"].model_copy(update={"hidden_dropout_prob": 0.5, "attention_probs_dropout_prob": 0.5})
     encoder = Encoder(config)
     hidden = torch.ones(2, 3, 12)
     assert torch.equal(encoder.eval()(hidden).values, encoder(hidden).values)

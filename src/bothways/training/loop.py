@@ -61,7 +61,8 @@ def train(
     """
     if len(source) == 0:
         raise UserError(f"{title}: expected {unit} to train on, got none; look at the store with `bothways eeg check`")
-    accelerator = Accelerator(mixed_precision=_precision(config))
+    # Autocast is our own: accelerate's precision is fixed for the life of a process, a run's is not.
+    accelerator = Accelerator(mixed_precision="no")
     optimizer = build_optimizer(model, config)
     wrapped, optimizer = accelerator.prepare(model, optimizer)
     plan = Plan(len(source), config.batch_size, config.seed, accelerator.process_index, accelerator.num_processes)
@@ -79,7 +80,7 @@ def train(
                 group["lr"] = rate
             # Dropout, too, is a function of (seed, step): a resumed run needs no generator's state.
             torch.manual_seed((config.seed << 32) + step)
-            with accelerator.autocast():
+            with torch.autocast(accelerator.device.type, torch.bfloat16, enabled=_in_bf16(config)):
                 losses = {name: _everywhere(loss, accelerator) for name, loss in wrapped(batch).losses.items()}
                 loss = model.loss(losses)
             value = float(loss.detach())
@@ -123,10 +124,10 @@ def train(
     return result
 
 
-def _precision(config: TrainingConfig) -> str:
+def _in_bf16(config: TrainingConfig) -> bool:
     if config.precision == "auto":
-        return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "no"
-    return {"float32": "no", "bf16": "bf16"}[config.precision]
+        return torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+    return config.precision == "bf16"
 
 
 def _everywhere(loss: LossSum, accelerator: Accelerator) -> LossSum:

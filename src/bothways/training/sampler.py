@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 from bothways.draws import epoch_order
 
 
+@runtime_checkable
 class Source(Protocol):
     """What the loop asks of a data set."""
 

@@ -1,0 +1,501 @@
+"""The loop, its order and its files: exact repeats, exact resuming, and no damaged run that loads.
+
+After a wanted change of results, `PYTHONPATH=tests .venv/bin/python tests/unit/test_training.py` writes the stored
+losses anew; say in the change log what changed them.
+"""
+
+import json
+import math
+import shutil
+import struct
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from bothways import eeg
+from bothways.config import (
+    EncoderConfig,
+    HeadConfig,
+    MaskingConfig,
+    ModelConfig,
+    PatchConfig,
+    PretrainConfig,
+    TrainingConfig,
+    WindowConfig,
+)
+from bothways.errors import UserError
+from bothways.model import Model, load_weights
+from bothways.training import (
+    Plan,
+    TrainResult,
+    batches,
+    build_optimizer,
+    infer,
+    learning_rate,
+    load_config_of,
+    load_run,
+    load_tensors,
+    save_run,
+    train,
+)
+from models import FORMS, embedding_of
+from recordings import noise_uv, write_edf
+
+LOSSES = Path(__file__).resolve().parent.parent / "golden" / "losses.json"
+QUICK = TrainingConfig(steps=6, batch_size=4, learning_rate=1e-2, warmup_fraction=0.2, log_every=1, precision="float32")
+
+
+class Sentences:
+    """Ten texts whose label is whether they hold the token 7."""
+
+    def __init__(self, n: int = 10) -> None:
+        self.n = n
+        draw = np.random.default_rng(0)
+        self.ids = draw.integers(8, 40, (n, 6))
+        self.ids[::2, 3] = 7
+
+    def __len__(self) -> int:
+        return self.n
+
+    def batch(self, ids: np.ndarray, epochs: np.ndarray) -> dict[str, Tensor]:
+        return {
+            "input_ids": torch.from_numpy(self.ids[ids]),
+            "labels": torch.from_numpy((ids % 2 == 0).astype(np.int64)),
+            "sample_id": torch.from_numpy(ids),
+        }
+
+    def names(self, ids: np.ndarray) -> list[str]:
+        return [f"text-{i}.txt" for i in ids]
+
+
+def classifier(seed: int = 0) -> Model:
+    return FORMS["tiny_classifier"].build(seed)
+
+
+def losses(result: TrainResult) -> list[float]:
+    return [entry["loss"] for entry in result.metrics]
+
+
+# The plan --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "size"), [(10, 5), (10, 4), (3, 8), (7, 7), (1, 3)])
+def test_each_sample_once_an_epoch(n: int, size: int) -> None:
+    plan = Plan(n, size, seed=0)
+    steps = [plan.step(step) for step in range(3 * n)]
+    assert all(len(ids) == len(epochs) == size for ids, epochs in steps)
+    ids, epochs = (np.concatenate(column) for column in zip(*steps))
+    for epoch in range(3 * size):
+        assert sorted(ids[epochs == epoch].tolist()) == list(range(n))
+    assert (np.diff(epochs) >= 0).all()
+
+
+def test_epochs_and_seeds_differ_in_order() -> None:
+    first, second = (Plan(50, 50, seed=0).step(epoch)[0].tolist() for epoch in (0, 1))
+    other = Plan(50, 50, seed=1).step(0)[0].tolist()
+    assert first != second
+    assert first != other
+
+
+@pytest.mark.parametrize("n_processes", [2, 3])
+def test_the_union_of_the_processes_is_the_batch_of_one(n_processes: int) -> None:
+    whole = Plan(11, 6, seed=4)
+    for step in range(5):
+        ids, epochs = whole.step(step)
+        parts = [Plan(11, 6, 4, process, n_processes).step(step) for process in range(n_processes)]
+        assert sorted(zip(ids, epochs)) == sorted(pair for part in parts for pair in zip(*part))
+        assert {len(part[0]) for part in parts} == {6 // n_processes}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_resuming_at_a_step_gives_the_same_batches(workers: int) -> None:
+    source, plan = Sentences(), Plan(10, 4, seed=0)
+    whole = [batch["sample_id"].tolist() for batch in batches(source, plan, 8)]
+    assert whole == [plan.step(step)[0].tolist() for step in range(8)]
+    resumed = batches(source, plan, 8, first_step=5, workers=workers)
+    assert [batch["sample_id"].tolist() for batch in resumed] == whole[5:]
+
+
+# The optimizer ---------------------------------------------------------------------------------------------------
+
+
+def test_learning_rate() -> None:
+    config = TrainingConfig(steps=10, learning_rate=1.0, warmup_fraction=0.2)
+    expected = [0.5, 1.0, 1.0, 0.9619397662556434, 0.8535533905932737, 0.6913417161825449, 0.5, 0.3086582838174551,
+                0.14644660940672627, 0.03806023374435663]  # fmt: skip
+    assert [learning_rate(step, config) for step in range(10)] == pytest.approx(expected, rel=1e-12)
+    assert learning_rate(10, config) == 0  # would be the step after the last
+
+
+@pytest.mark.parametrize(("fraction", "first"), [(0.0, 1.0), (1.0, 0.25)])
+def test_no_and_nothing_but_warm_up(fraction: float, first: float) -> None:
+    config = TrainingConfig(steps=4, learning_rate=1.0, warmup_fraction=fraction)
+    assert learning_rate(0, config) == first
+    assert all(0 < learning_rate(step, config) <= 1 for step in range(4))
+
+
+def test_biases_norms_and_single_vectors_do_not_decay() -> None:
+    model = FORMS["eeg_channels"].build()
+    optimizer = build_optimizer(model, TrainingConfig(weight_decay=0.3))
+    name_of = {id(p): name for name, p in model.named_parameters()}
+    decayed, free = ({name_of[id(p)] for p in group["params"]} for group in optimizer.param_groups)
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.3, 0.0]
+    assert decayed | free == set(name_of.values())
+    assert {"embedding.patch.weight", "embedding.time.weight", "encoder.layers.0.attention.qkv.weight"} <= decayed
+    assert {"embedding.cls", "embedding.mask", "embedding.no_position", "encoder.final_norm.weight"} <= free
+    assert not [name for name in decayed if name.endswith("bias") or "norm" in name]
+
+
+def test_the_first_step_is_corrected_for_bias() -> None:
+    """AdamW's first step moves every weight by the rate, whatever the gradient's size: m/sqrt(v) = 1."""
+    weight = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.ones_(weight.weight)
+    optimizer = build_optimizer(weight, TrainingConfig(learning_rate=0.1, weight_decay=0.5))
+    (weight(torch.ones(1, 1)) * 3).sum().backward()
+    optimizer.step()
+    assert weight.weight.item() == pytest.approx(1 - 0.1 * 0.5 - 0.1, rel=1e-6)
+
+
+# The loop --------------------------------------------------------------------------------------------------------
+
+
+def test_it_learns() -> None:
+    config = QUICK.model_copy(update={"steps": 60})
+    trace = losses(train(classifier(), Sentences(), config, title="test"))
+    assert trace[0] > 0.6
+    assert trace[-1] < 0.1
+
+
+def test_the_seed_decides() -> None:
+    traces = [
+        losses(train(classifier(), Sentences(), QUICK.model_copy(update={"seed": seed}), title="test"))
+        for seed in (0, 0, 1)
+    ]
+    assert traces[0] == traces[1]
+    assert traces[0] != traces[2]
+
+
+def test_dropout_does_not_hang_on_the_global_generator() -> None:
+    form = FORMS["tiny_classifier"]
+    encoder = form.config.encoder.model_copy(update={"hidden_dropout_prob": 0.3})
+    config = form.config.model_copy(update={"encoder": encoder})
+    traces = []
+    for seed in (5, 6):
+        model = Model(config, embedding_of(config))
+        model.initialise(0)
+        torch.manual_seed(seed)
+        traces.append(losses(train(model, Sentences(), QUICK, title="test")))
+    assert traces[0] == traces[1]
+
+
+def test_log_and_evaluation(tmp_path: Path) -> None:
+    calls: list[bool] = []
+
+    def evaluate(model: Model) -> dict[str, Any]:
+        calls.append(model.training)
+        return {"call": len(calls)}
+
+    model = classifier()
+    config = QUICK.model_copy(update={"steps": 9, "log_every": 4})
+    result = train(
+        model, Sentences(), config, title="test", log=tmp_path / "metrics.jsonl", evaluate=evaluate, n_evaluations=3
+    )
+    logged = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert logged == result.metrics
+    assert [entry["step"] for entry in logged] == [3, 4, 6, 8, 9]
+    assert {e["step"]: e["evaluation"] for e in logged if "evaluation" in e} == {
+        3: {"call": 1}, 6: {"call": 2}, 9: {"call": 3},
+    }  # fmt: skip
+    assert calls == [False] * 3
+    assert not model.training
+    last = logged[-1]
+    assert last["loss"] == pytest.approx(last["loss_sequence"])
+    assert last["learning_rate"] == pytest.approx(learning_rate(8, config))
+
+
+def test_frozen_weights_stay() -> None:
+    model = classifier()
+    model.embedding.requires_grad_(False)
+    model.encoder.requires_grad_(False)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    train(model, Sentences(), QUICK, title="test")
+    moved = [name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])]
+    assert moved == ["heads.sequence.linear.weight", "heads.sequence.linear.bias"]
+
+
+def test_no_samples() -> None:
+    with pytest.raises(UserError, match="expected windows to train on, got none"):
+        train(classifier(), Sentences(0), QUICK, title="test")
+
+
+class Poisoned(Sentences):
+    """One sample's label weighs infinitely much: the loss is not finite as soon as it is drawn."""
+
+    def batch(self, ids: np.ndarray, epochs: np.ndarray) -> dict[str, Tensor]:
+        batch = super().batch(ids, epochs)
+        if 3 in ids:
+            batch["labels"][ids == 3] = 2
+        return batch
+
+
+def test_a_loss_that_is_not_finite_stops_and_names_step_and_file() -> None:
+    model = classifier()
+    with torch.no_grad():
+        model.heads["sequence"].linear.bias[2] = -torch.inf  # class 2 has no chance: its loss is infinite
+    plan = Plan(10, QUICK.batch_size, QUICK.seed)
+    (step,) = [step for step in range(QUICK.steps) if 3 in plan.step(step)[0]][:1]
+    with pytest.raises(UserError) as caught:
+        train(model, Poisoned(), QUICK, title="fine-tune")
+    message = str(caught.value)
+    assert message.startswith(f"fine-tune: the loss of step {step} is inf; the batch came from ")
+    assert "text-3.txt" in message
+    assert "\n" not in message
+
+
+def test_bf16_after_float32_in_one_process() -> None:
+    traces = {}
+    for precision in ("float32", "bf16", "float32"):
+        config = QUICK.model_copy(update={"precision": precision})
+        trace = losses(train(classifier(), Sentences(), config, title="test"))
+        assert traces.setdefault(precision, trace) == trace
+    assert traces["float32"] != traces["bf16"]
+    assert traces["bf16"] == pytest.approx(traces["float32"], rel=0.05)
+
+
+def test_inference_in_batches_is_inference_at_once() -> None:
+    model, told = classifier(), []
+
+    def read(model: Model, batch: dict[str, Tensor]) -> Tensor:
+        return model.features(batch)
+
+    whole = infer(model, Sentences(), read, batch_size=10)
+    parts = infer(model, Sentences(), read, batch_size=4, advance=told.append)
+    np.testing.assert_allclose(parts, whole, atol=1e-6)
+    assert told == [4, 4, 2]
+    assert not model.training
+
+
+# EEG: workers and stored losses ----------------------------------------------------------------------------------
+
+
+def eeg_store(folder: Path) -> eeg.Store:
+    for i in range(2):
+        write_edf(
+            folder / "data" / f"sub-{i}.edf", noise_uv(3 + i, 200 * 12, seed=i), ["C3", "Cz", "C4", "O1"][: 3 + i]
+        )
+    return eeg.prepare([folder / "data"], folder / "store")
+
+
+def train_eeg(store: eeg.Store, seed: int = 0, workers: int = 0) -> tuple[Model, list[float]]:
+    """Pretrains a tiny encoder for six steps on two recordings of noise with different channels."""
+    patches = PatchConfig(patch_s=0.5)
+    masking = MaskingConfig(kind="block", ratio=0.4, mask=0.8, random=0.1)
+    encoder = EncoderConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, hidden_dropout_prob=0.1
+    )
+    windows = eeg.cut_windows(store, WindowConfig(window_s=2.0, stride_s=1.0))
+    source = eeg.WindowSource(store, windows, patches, masking=masking, seed=seed, jitter_s=0.5)
+    config = ModelConfig(encoder=encoder, patches=patches, signal=store.signal)
+    embedding = eeg.build_embedding(config)
+    head = HeadConfig(kind="reconstruction", features=embedding.targets)
+    heads = {"reconstruction": head, "cls_reconstruction": head.model_copy(update={"kind": "cls_reconstruction"})}
+    model = Model(config.model_copy(update={"heads": heads}), embedding)
+    model.initialise(seed)
+    eeg.fit_spectrum(embedding, source)
+    settings = QUICK.model_copy(update={"seed": seed, "workers": workers})
+    return model, losses(train(model, source, settings, title="test"))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> eeg.Store:
+    return eeg_store(tmp_path_factory.mktemp("training"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Any:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_workers_do_not_change_a_bit(store: eeg.Store) -> None:
+    (none, trace), (two, with_workers) = train_eeg(store), train_eeg(store, workers=2)
+    assert trace == with_workers
+    assert all(torch.equal(a, b) for a, b in zip(none.state_dict().values(), two.state_dict().values()))
+
+
+def test_stored_losses(store: eeg.Store) -> None:
+    golden = json.loads(LOSSES.read_text())
+    for seed in (0, 1):
+        assert train_eeg(store, seed)[1] == pytest.approx(golden[f"eeg_seed_{seed}"], rel=1e-5)
+    assert golden["eeg_seed_0"] != golden["eeg_seed_1"]
+
+
+# The run's folder ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    model = FORMS["eeg_channels"].build(7)
+    (tmp_path / "run").mkdir()
+    save_run(tmp_path / "run", model, PretrainConfig(), {"kind": "pretrain"})
+    return tmp_path / "run"
+
+
+def read(run: Path) -> Model:
+    return load_run(run, embedding_of)
+
+
+def test_a_run_comes_back_bit_equal(run: Path) -> None:
+    form = FORMS["eeg_channels"]
+    model, back = form.build(7).eval(), read(run)
+    assert back.config == model.config
+    assert not back.training
+    ours, theirs = model.state_dict(), back.state_dict()
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    with torch.no_grad():
+        assert torch.equal(model(form.batch()).rows.values, back(form.batch()).rows.values)
+    assert sorted(file.name for file in run.iterdir()) == [
+        "config.json", "manifest.json", "model.safetensors", "recipe.toml",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_every_form_comes_back(name: str, tmp_path: Path) -> None:
+    model = FORMS[name].build(1)
+    save_run(tmp_path, model, PretrainConfig(), {})
+    back = read(tmp_path)
+    assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), back.state_dict().values()))
+
+
+def weights(change: Callable[[dict[str, Tensor]], object]) -> Callable[[Path], object]:
+    def damage(run: Path) -> None:
+        tensors = load_file(run / "model.safetensors")
+        change(tensors)
+        save_file(tensors, run / "model.safetensors")
+
+    return damage
+
+
+def rewrite(name: str, change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
+    return lambda run: (run / name).write_bytes(change((run / name).read_bytes()))
+
+
+def config(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+    def damage(run: Path) -> None:
+        values = json.loads((run / "config.json").read_text())
+        change(values)
+        (run / "config.json").write_text(json.dumps(values))
+
+    return damage
+
+
+MODEL, PATCH = "model.safetensors", "embedding.patch.weight"
+HEAD = "heads.sequence.linear.weight"
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "cut": (rewrite(MODEL, lambda b: b[:-100]), "the file is damaged"),
+    "cut in the header": (rewrite(MODEL, lambda b: b[:20]), "the file is damaged"),
+    "header length": (rewrite(MODEL, lambda b: struct.pack("<Q", 2**60) + b[8:]), "the file is damaged"),
+    "zero bytes": (rewrite(MODEL, lambda b: b""), "the file is damaged"),
+    "only zeros": (rewrite(MODEL, lambda b: bytes(len(b))), "the file is damaged"),
+    "a pickle": (rewrite(MODEL, lambda b: b"\x80\x02}q\x00." + b), "the file is damaged"),
+    "no weights": (lambda run: (run / MODEL).unlink(), "expected weights here, found none"),
+    "NaN": (weights(lambda t: t[PATCH].fill_(math.nan)), f"weight {PATCH}: expected finite numbers"),
+    "infinity": (weights(lambda t: t[HEAD].fill_(math.inf)), f"weight {HEAD}: expected finite numbers"),
+    "shape": (weights(lambda t: t.update({PATCH: t[PATCH][:, :-1].clone()})), PATCH),
+    "shape of a head": (weights(lambda t: t.update({HEAD: t[HEAD][:-1].clone()})), HEAD),
+    "missing": (weights(lambda t: t.pop(PATCH)), PATCH),
+    "missing in a head": (weights(lambda t: t.pop(HEAD)), HEAD),
+    "one too many": (weights(lambda t: t.update({"heads.x": torch.ones(2)})), "heads.x"),
+    "no config": (lambda run: (run / "config.json").unlink(), "expected a run"),
+    "config cut": (rewrite("config.json", lambda b: b[:50]), "expected JSON"),
+    "config empty": (rewrite("config.json", lambda b: b""), "expected JSON"),
+    "config is a list": (rewrite("config.json", lambda b: b"[1]"), "expected a JSON object"),
+    "unknown key": (config(lambda c: c["encoder"].update(hiden_size=3)), "did you mean 'encoder.hidden_size'"),
+    "lacking key": (config(lambda c: c.pop("encoder")), "encoder"),
+    "wrong value": (config(lambda c: c["encoder"].update(hidden_size=-4)), "encoder.hidden_size"),
+    "other size": (config(lambda c: c["encoder"].update(intermediate_size=48)), "feed_forward"),
+    "nothing at all": (lambda run: shutil.rmtree(run), "expected a run"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("damage", "message"), DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_run_is_one_line(
+    run: Path, damage: Callable[[Path], object], message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    damage(run)
+    with pytest.raises(UserError) as caught:
+        read(run)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("file", ["cut.safetensors", "bad_length.safetensors", "zero.pt", "ok.safetensors"])
+def test_shared_damaged_checkpoints(run: Path, shared: Path, file: str) -> None:
+    shutil.copy(shared / "cases" / "b43_checkpoint" / file, run / MODEL)
+    if file.startswith("ok"):
+        assert load_tensors(run)
+    else:
+        with pytest.raises(UserError, match="the file is damaged"):
+            load_tensors(run)
+
+
+def test_config_of_a_run(run: Path) -> None:
+    assert load_config_of(run) == FORMS["eeg_channels"].config
+
+
+# Load report -----------------------------------------------------------------------------------------------------
+
+
+def test_report_of_partial_weights() -> None:
+    model, donor = FORMS["eeg_channels"].build(0), FORMS["eeg_channels"].build(1)
+    given = dict(donor.state_dict())
+    given["heads.old.linear.weight"] = torch.ones(2)
+    del given["heads.sequence.linear.bias"]
+    given["heads.sequence.linear.weight"] = torch.ones(2, 2)
+    kept = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    report = load_weights(model, given)
+    assert report.missing == ["heads.sequence.linear.bias"]
+    assert report.reshaped == ["heads.sequence.linear.weight"]
+    assert report.unexpected == ["heads.old.linear.weight"]
+    assert report.body_share == 1.0
+    for name, tensor in model.state_dict().items():
+        expected = donor.state_dict()[name] if name in report.matched else kept[name]
+        assert torch.equal(tensor, expected), name
+    assert len(report.matched) == len(kept) - 2
+    assert report.line() == (
+        f"loaded {len(kept) - 2} tensors (100% of embedding and encoder); missing: heads.sequence.linear.bias; "
+        "unexpected: heads.old.linear.weight; reshaped: heads.sequence.linear.weight"
+    )
+
+
+def test_half_a_body_is_refused_unless_wanted() -> None:
+    donor = FORMS["eeg_channels"].build(1).state_dict()
+    half = {name: tensor for name, tensor in donor.items() if "layers.1" not in name}
+    model = FORMS["eeg_channels"].build(0)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with pytest.raises(UserError, match=r"12 are missing or of another shape \(first: encoder\.layers\.1"):
+        load_weights(model, half)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    report = load_weights(model, half, partial=True)
+    assert len(report.missing) == 12
+    assert report.body_share == pytest.approx(1 - 12 / report.body_total)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as temporary:
+        stored = eeg_store(Path(temporary))
+        values = {f"eeg_seed_{seed}": train_eeg(stored, seed)[1] for seed in (0, 1)}
+    LOSSES.write_text(json.dumps(values, indent=1) + "\n")
+    print(f"wrote {LOSSES}")
