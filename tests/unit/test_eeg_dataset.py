@@ -1,0 +1,165 @@
+"""Windows as batches: what is read, shifted, hidden and padded, each a function of (seed, epoch, window)."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bothways import eeg
+from bothways.config import MaskingConfig, PatchConfig, WindowConfig
+from bothways.errors import UserError
+from recordings import noise_uv, write_edf
+
+PATCHES = PatchConfig(patch_s=0.5)
+BLOCKS = MaskingConfig(ratio=0.5, mask=0.8, random=0.1)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> eeg.Store:
+    """Two people of 20 s, with three and with four channels, one of them (X1) at no known place."""
+    folder = tmp_path_factory.mktemp("dataset")
+    write_edf(folder / "data" / "sub-a.edf", noise_uv(3, 4000, seed=1), ["C3", "Cz", "C4"])
+    write_edf(folder / "data" / "sub-b.edf", noise_uv(4, 4000, seed=2), ["EEG X1", "C4", "T8-P8", "C3"])
+    return eeg.prepare([folder / "data"], folder / "store")
+
+
+def source_of(store: eeg.Store, **options: object) -> eeg.WindowSource:
+    windows = eeg.cut_windows(store, WindowConfig(window_s=2.0, stride_s=2.0))
+    return eeg.WindowSource(store, windows, PATCHES, **options)
+
+
+def test_a_batch_holds_the_stored_numbers(store: eeg.Store) -> None:
+    source = source_of(store)
+    batch = source.batch(np.array([0, 11]))
+    assert batch["signals"].shape == (2, 4, 400)
+    np.testing.assert_array_equal(batch["signals"][0, :3], store.read(0, 0, 400))
+    np.testing.assert_array_equal(batch["signals"][1], store.read(1, 400, 400))
+    assert batch["patch_mask"].tolist()[0] == [[True] * 4] * 3 + [[False] * 4]
+    np.testing.assert_allclose(10 ** batch["log_scale_uv"][1], store.recordings[1].scale_uv, rtol=1e-5)
+    assert batch["positions"][0, 3].isnan().all()
+    assert batch["labels"].tolist() == [-100, -100]
+    assert source.names(np.array([0, 11])) == ["sub-a.edf", "sub-b.edf"]
+
+
+def test_a_masked_window_is_the_same_in_any_batch(store: eeg.Store) -> None:
+    source = source_of(store, masking=BLOCKS, seed=3)
+    alone = source.batch(np.array([2]), np.array([5]))
+    padded = source.batch(np.array([15, 2]), np.array([0, 5]))  # sub-b has a channel more
+    for name in ("signals", "masked", "action", "replacement", "patch_mask"):
+        assert torch.equal(padded[name][1, :3], alone[name][0]), name
+    assert not padded["masked"][1, 3].any()
+
+
+@pytest.mark.parametrize("change", [{"epochs": 1}, {"seed": 4}, {"ids": 3}])
+def test_epoch_seed_and_window_change_the_mask(store: eeg.Store, change: dict[str, int]) -> None:
+    def mask(ids: int = 2, epochs: int = 0, seed: int = 3) -> torch.Tensor:
+        source = source_of(store, masking=BLOCKS, seed=seed)
+        return source.batch(np.array([ids]), np.array([epochs]))["masked"]
+
+    assert torch.equal(mask(), mask())
+    assert not torch.equal(mask(), mask(**change))
+
+
+def test_a_shift_stays_in_segment_and_label(store: eeg.Store) -> None:
+    rows = [eeg.Span("sub-a.edf", 4.0, 5.0, "x"), eeg.Span("sub-a.edf", 9.0, 5.0, "y")]
+    windows = eeg.cut_windows(store, WindowConfig(window_s=2.0, stride_s=2.0), rows, recordings=[0])
+    windows = windows.select(windows.label >= 0)
+    assert windows.start.tolist() == [800, 1200, 1800, 2200]
+    source = eeg.WindowSource(store, windows, PATCHES, jitter_s=5.0)
+    whole = store.read(0)
+    starts: dict[int, set[int]] = {i: set() for i in range(4)}
+    for epoch in range(60):
+        for i, signal in enumerate(source.batch(np.arange(4), np.full(4, epoch))["signals"]):
+            # The signal is noise: a window of it lies at one place only.
+            places = np.flatnonzero(whole[0, :3601] == signal[0, 0].item())
+            (start,) = [s for s in places if np.array_equal(whole[0, s : s + 400], signal[0])]
+            starts[i].add(int(start))
+    for i, (low, high) in enumerate([(800, 1400), (800, 1400), (1800, 2400), (1800, 2400)]):
+        assert low <= min(starts[i]) <= max(starts[i]) <= high
+        assert len(starts[i]) > 20
+
+
+def test_fixed_channels_in_the_models_order(store: eeg.Store) -> None:
+    patches = PATCHES.model_copy(update={"tokens": "all_channels", "ch_names": ("C4", "C3")})
+    windows = eeg.cut_windows(store, WindowConfig(window_s=2.0, stride_s=2.0))
+    batch = eeg.WindowSource(store, windows, patches, masking=BLOCKS).batch(np.array([0, 10]))
+    np.testing.assert_array_equal(batch["signals"][0], store.read(0, 0, 400)[[2, 0]])
+    np.testing.assert_array_equal(batch["signals"][1], store.read(1, 0, 400)[[1, 3]])
+    assert batch["masked"].shape == (2, 1, 4)
+
+
+def test_lacking_channels_are_named(store: eeg.Store) -> None:
+    patches = PATCHES.model_copy(update={"tokens": "all_channels", "ch_names": ("C4", "Cz", "Fp1")})
+    windows = eeg.cut_windows(store, WindowConfig(window_s=2.0, stride_s=2.0))
+    with pytest.raises(UserError, match=r"sub-a\.edf: .* 3 fixed channels, of which this one lacks Fp1;"):
+        eeg.WindowSource(store, windows, patches)
+
+
+def test_a_window_shorter_than_a_patch(store: eeg.Store) -> None:
+    windows = eeg.cut_windows(store, WindowConfig(window_s=0.3, stride_s=1.0))
+    with pytest.raises(UserError, match=r"a window of 0\.3 s holds no patch of 0\.5 s"):
+        eeg.WindowSource(store, windows, PATCHES)
+
+
+def test_missing_and_bad_stretches_are_not_real(tmp_path: Path) -> None:
+    data = noise_uv(2, 2000, seed=3)
+    data[0] = 0.0  # flat
+    onsets_s = [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
+    write_edf(tmp_path / "sub-a.edf", data, ["C3", "C4"], plus="D", onsets_s=onsets_s)
+    store = eeg.prepare([tmp_path], tmp_path / "store")
+    assert store.recordings[0].bad_channels == ["C3"]
+    windows = eeg.cut_windows(store, WindowConfig(window_s=2.0, stride_s=2.0))
+    batch = eeg.WindowSource(store, windows, PATCHES, masking=BLOCKS).batch(np.arange(len(windows)))
+    assert len(windows) == 4  # two in each part, none across the gap
+    assert not batch["patch_mask"][:, 0].any()
+    assert batch["patch_mask"][:, 1].all()
+    assert not (batch["masked"] & ~batch["patch_mask"]).any()
+    assert all(tensor.isfinite().all() for name, tensor in batch.items() if name != "positions")
+
+
+def test_baseline_is_the_mean_log_spectrum_of_its_stretch(store: eeg.Store) -> None:
+    patches = PATCHES.model_copy(update={"baseline": True})
+    spans = [eeg.Span("sub-a.edf", 0.0, 4.0, None, "a"), eeg.Span("sub-b.edf", 0.0, 4.0, None, "b")]
+    calibration = eeg.cut_windows(store, WindowConfig(window_s=0.5, stride_s=0.5), spans=spans)
+    assert len(calibration) == 16
+    baselines = eeg.subject_baselines(store, calibration, patches)
+    assert {subject: list(of) for subject, of in baselines.items()} == {
+        "a": ["C3", "Cz", "C4"], "b": store.recordings[1].ch_names,
+    }  # fmt: skip
+    windows = eeg.cut_windows(store, WindowConfig(window_s=4.0, stride_s=4.0))
+    source = eeg.WindowSource(store, windows, patches, baselines=baselines)
+    batch = source.batch(np.array([0, 5]))
+    embedding = eeg.PatchEmbedding(patches, 8, 200.0)
+    mean = embedding.log_spectrum(batch).mean(2)  # the calibration itself, less its own mean
+    assert mean[0, :3].abs().max() < 1e-5
+    assert mean[1].abs().max() < 1e-5
+    with pytest.raises(UserError, match="but b has none"):
+        eeg.WindowSource(store, windows, patches, baselines={"a": baselines["a"]})
+    with pytest.raises(UserError, match="--baseline FILE"):
+        eeg.WindowSource(store, windows, patches)
+
+
+def test_standardised_spectrum_has_mean_0_and_sd_1(store: eeg.Store) -> None:
+    source = source_of(store)
+    embedding = eeg.PatchEmbedding(PATCHES, 8, 200.0)
+    eeg.fit_spectrum(embedding, source)
+    batch = source.batch(np.arange(len(source)))
+    values = embedding.features(batch)["spectrum"][batch["patch_mask"]]
+    torch.testing.assert_close(values.mean(0), torch.zeros(values.shape[1]), atol=1e-4, rtol=0)
+    torch.testing.assert_close(values.std(0, correction=0), torch.ones(values.shape[1]), atol=1e-3, rtol=0)
+
+
+def test_log_spectrum_of_a_sine_in_microvolts() -> None:
+    """A 10-Hz sine of 20 uV peak has 200 uV²; the Hann window spreads it over 1.5 bins of 1 Hz."""
+    embedding = eeg.PatchEmbedding(PatchConfig(patch_s=1.0), 8, 200.0)
+    sine = torch.sin(2 * torch.pi * 10 * torch.arange(200) / 200)
+    batch = {
+        "signals": (sine * 4).view(1, 1, 200),
+        "log_scale_uv": torch.full((1, 1), np.log10(5.0), dtype=torch.float32),
+        "patch_mask": torch.ones(1, 1, 1, dtype=torch.bool),
+    }
+    spectrum = embedding.log_spectrum(batch)[0, 0, 0]
+    assert int(spectrum.argmax()) == 9  # bins from 1 Hz
+    assert 10 ** spectrum[9].item() == pytest.approx(200 / 1.5, rel=1e-4)
+    assert float((10**spectrum).sum()) == pytest.approx(200, rel=1e-3)
