@@ -129,10 +129,9 @@ class WindowSource:
         start = int(self.windows.start[window])
         if not self.jitter_samples:
             return start
-        entry = self.store.recordings[int(self.windows.recording[window])]
-        segment = next(s for s in entry.segments if s.start <= start < s.stop)
-        shift = generator("jitter", self.seed, epoch, window).integers(-self.jitter_samples, self.jitter_samples + 1)
-        return int(np.clip(start + shift, segment.start, segment.stop - self.windows.window_samples))
+        rng = generator("jitter", self.seed, epoch, window)
+        shift = rng.integers(-self.jitter_samples, self.jitter_samples + 1)
+        return int(np.clip(start + shift, self.windows.earliest[window], self.windows.latest[window]))
 
     def _pick(
         self, signal: Float[np.ndarray, "c S"], channels: Int[np.ndarray, " C"], recording: int
