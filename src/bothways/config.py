@@ -5,7 +5,7 @@ import json
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -19,7 +19,16 @@ Count = Annotated[int, Field(ge=1)]
 class Settings(BaseModel):
     """Base of all settings: frozen, and an unknown key is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_none(cls, values: Any) -> Any:
+        """TOML has no null: the word `none` stands for it where a setting may be absent."""
+        if not isinstance(values, dict):
+            return values
+        absent = {name for name, f in cls.model_fields.items() if type(None) in get_args(f.annotation)}
+        return {name: None if value == "none" and name in absent else value for name, value in values.items()}
 
 
 class EncoderConfig(Settings):
@@ -310,7 +319,7 @@ def validate(kind: type[S], values: dict[str, Any], source: str = "settings") ->
     encoder = values.get("encoder")
     if isinstance(encoder, dict) and "size" in encoder:
         size = encoder.pop("size")
-        if size not in ENCODER_SIZES:
+        if not isinstance(size, str) or size not in ENCODER_SIZES:
             raise UserError(f"{source}: encoder.size: expected one of {', '.join(ENCODER_SIZES)}, got {size!r}")
         values["encoder"] = ENCODER_SIZES[size] | encoder
     try:
@@ -328,10 +337,12 @@ def _explain(kind: type[Settings], problem: ValidationError) -> Iterator[str]:
             yield f"{name}: {message}{got}" if name else f"{message}"
             continue
         known = _known_names(kind)
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-        near = near or [full for full in known if full.split(".")[-1] == name.split(".")[-1]]
+        last = {full.split(".")[-1]: full for full in reversed(known)}
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+        near = near or [last[n] for n in difflib.get_close_matches(name.split(".")[-1], last, n=1, cutoff=0.6)]
+        near = near or difflib.get_close_matches(name, known, n=1, cutoff=0.4)
         hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
-        yield f"unknown setting '{name}'; {hint}"
+        yield f"unknown setting {name!r}; {hint}"
 
 
 def _known_names(kind: type[Settings], prefix: str = "") -> list[str]:
@@ -367,11 +378,11 @@ def _parse_change(change: str) -> dict[str, Any]:
 
 
 def to_toml(settings: Settings) -> str:
-    """Writes settings as TOML that `load_config` reads back equal; None is left out, for TOML has none."""
+    """Writes settings as TOML that `load_config` reads back equal; None is the word `none`."""
     lines: list[str] = []
 
     def table(values: dict[str, Any], name: str) -> None:
-        plain = {k: v for k, v in values.items() if not isinstance(v, dict) and v is not None}
+        plain = {k: "none" if v is None else v for k, v in values.items() if not isinstance(v, dict)}
         if name and plain:
             lines.append(f"\n[{name}]")
         lines.extend(f"{k} = {json.dumps(v, ensure_ascii=False)}" for k, v in plain.items())

@@ -95,7 +95,11 @@ def new_folder(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
         if out.exists():
             old = out.with_name(f".{out.name}.{os.getpid()}.old")
             out.rename(old)
-            temporary.rename(out)
+            try:
+                temporary.rename(out)
+            except OSError:
+                old.rename(out)
+                raise
             shutil.rmtree(old)
         else:
             temporary.rename(out)

@@ -17,6 +17,7 @@ class Meter:
     def __init__(self, title: str, total: int, unit: str, bar: Progress | None, every_s: float) -> None:
         self.title, self.total, self.unit, self.every_s = title, total, unit, every_s
         self.done = 0
+        self.shown = -1
         self.note = ""
         self.started = self.last_line = time.monotonic()
         self.bar = bar
@@ -34,11 +35,11 @@ class Meter:
         if self.bar is not None and self.task is not None:
             self.bar.update(self.task, advance=n, rate=f"{self.rate:.1f} {self.unit}/s", note=note)
         elif time.monotonic() - self.last_line >= self.every_s:
-            self.last_line = time.monotonic()
             self.line()
 
     def line(self) -> None:
         """Prints where the work stands as one plain line on standard error."""
+        self.last_line, self.shown = time.monotonic(), self.done
         left_s = (self.total - self.done) / self.rate if self.done else float("nan")
         left = f", {left_s:.0f} s left" if 0 < left_s < float("inf") else ""
         note = f", {self.note}" if self.note else ""
@@ -62,7 +63,8 @@ def progress(title: str, total: int, unit: str, *, every_s: float = 10.0) -> Ite
     if not console.is_terminal:
         meter = Meter(title, total, unit, None, every_s)
         yield meter
-        meter.line()
+        if meter.shown != meter.done:
+            meter.line()
         return
     columns = (
         TextColumn("{task.description}"),

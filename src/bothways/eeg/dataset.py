@@ -129,9 +129,9 @@ class WindowSource:
         start = int(self.windows.start[window])
         if not self.jitter_samples:
             return start
-        rng = generator("jitter", self.seed, epoch, window)
-        shift = rng.integers(-self.jitter_samples, self.jitter_samples + 1)
-        return int(np.clip(start + shift, self.windows.earliest[window], self.windows.latest[window]))
+        first = max(start - self.jitter_samples, int(self.windows.earliest[window]))
+        last = min(start + self.jitter_samples, int(self.windows.latest[window]))
+        return int(generator("jitter", self.seed, epoch, window).integers(first, last + 1))
 
     def _pick(
         self, signal: Float[np.ndarray, "c S"], channels: Int[np.ndarray, " C"], recording: int
