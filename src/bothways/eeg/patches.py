@@ -212,7 +212,11 @@ def sinusoids(length: int, size: int) -> Float[Tensor, "length size"]:
 
 
 def build_embedding(config: ModelConfig) -> PatchEmbedding:
-    """Makes the front end of an EEG model."""
-    assert config.patches is not None
-    assert config.signal is not None
+    """Makes the front end of an EEG model.
+
+    Raises:
+        UserError: it is a model of text.
+    """
+    if config.patches is None or config.signal is None:
+        raise UserError("expected a model of EEG, got one of text; choose a run of `bothways eeg`")
     return PatchEmbedding(config.patches, config.encoder.hidden_size, config.signal.sfreq_hz)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bothways import eeg
-from bothways.config import FinetuneConfig, load_config
+from bothways.config import FinetuneConfig, PatchConfig, load_config
 from bothways.errors import UserError
 from bothways.evaluation import (
     Split,
@@ -19,7 +19,7 @@ from bothways.evaluation import (
 )
 from bothways.files import read_json, write_json
 from bothways.model import Model, load_weights
-from bothways.run.common import check_contract, make_source, of_subjects
+from bothways.run.common import check_contract, fill_channels, make_source, of_subjects
 from bothways.run.finetune import SCRATCH
 from bothways.training import (
     MANIFEST,
@@ -38,8 +38,9 @@ EVALUATION = "evaluation.json"
 def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "test") -> dict[str, Any]:
     """Measures a fine-tuned run on people it was not trained on, beside controls on the same split.
 
-    The controls: chance, majority, band power + logistic regression, and a closed-form probe on the frozen encoder
-    that the run started from. The result is also written to `evaluation.json` in the run.
+    The controls: chance, majority, band power + logistic regression (of the channels that all recordings have), and
+    a closed-form probe on the frozen encoder that the run started from. One that cannot be had is left out with a
+    note. The result is also written to `evaluation.json` in the run.
 
     Args:
         run: a fine-tuned run.
@@ -72,10 +73,11 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
     tested_source = make_source(store, tested, model.config.patches)
     training_source = make_source(store, training, model.config.patches)
     notes: list[str] = []
-    scores = {
-        "majority": majority(training.label, len(tested), len(windows.classes)),
-        "band_power": _band_power(model, training_source, tested_source),
-    }
+    scores = {"majority": majority(training.label, len(tested), len(windows.classes))}
+    try:
+        scores["band_power"] = _band_power(store, training, tested, model.config.patches)
+    except UserError as problem:
+        notes.append(f"no band power: {problem}")
     encoder = _pretrained(manifest, notes)
     if encoder is not None:
         probe = ridge_probe(
@@ -120,25 +122,32 @@ def finetuned_manifest(run: Path) -> dict[str, Any]:
     return manifest
 
 
-def _band_power(model: Model, training: eeg.WindowSource, tested: eeg.WindowSource) -> np.ndarray:
-    """Fits the classic control on the same windows, with the same baseline where the model has one."""
-    patches = training.patches.model_copy(update={"features": ("spectrum",), "spectrum_hz": (1.0, 45.0)})
-    assert model.config.signal is not None
-    reader = eeg.PatchEmbedding(patches, model.config.encoder.hidden_size, model.config.signal.sfreq_hz)
+def _band_power(store: eeg.Store, training: eeg.Windows, tested: eeg.Windows, model: PatchConfig) -> np.ndarray:
+    """Fits the classic control on the same windows: 1-s spectra of the model's channels, or of those all share."""
+    patches = PatchConfig(
+        tokens="all_channels",
+        ch_names=model.ch_names,
+        patch_s=min(1.0, training.window_samples / store.signal.sfreq_hz),
+        features=("spectrum",),
+        spectrum_hz=(1.0, 45.0),
+        baseline=model.baseline,  # the same calibration, where the model has one
+    )
+    patches = fill_channels(patches, store)
+    reader = eeg.PatchEmbedding(patches, 1, store.signal.sfreq_hz)
     assert reader.spectrum is not None
+    frequencies_hz = reader.spectrum.frequencies_hz
 
-    def features(source: eeg.WindowSource) -> np.ndarray:
+    def features(windows: eeg.Windows) -> np.ndarray:
+        source = make_source(store, windows, patches)
         spectra = []
         for i in range(len(source)):
             batch = source.batch(np.array([i]))
             real = batch["patch_mask"][..., None]
             spectrum = (reader.log_spectrum(batch) * real).sum(2) / real.sum(2).clamp_min(1)  # [1 C F]
             spectra.append(spectrum[0].numpy() * np.log(10))
-        assert reader.spectrum is not None
-        return band_power(np.stack(spectra), reader.spectrum.frequencies_hz)
+        return band_power(np.stack(spectra), frequencies_hz)
 
-    control = fit_logistic(features(training), training.windows.label, len(training.windows.classes))
-    return control.scores(features(tested))
+    return fit_logistic(features(training), training.label, len(training.classes)).scores(features(tested))
 
 
 def _pretrained(manifest: dict[str, Any], notes: list[str]) -> Model | None:

@@ -72,9 +72,14 @@ def finetune(
     settings = load_config(FinetuneConfig, Path(recipe) if recipe else None, changes)
     check_output(out, overwrite=overwrite)
     store = eeg.Store.open(data)
+    if str(start) != SCRATCH:
+        check_contract(load_config_of(Path(start)), store)
     given = eeg.read_labels(labels)
     windows = eeg.cut_windows(store, settings.windows, labels=given)
     notes = [note.message for note in windows.notes]
+    if split is not None:
+        changed = settings.model_dump(include={"train_fraction", "validation_fraction"}, exclude_defaults=True)
+        notes += [f"{name} has no effect beside a split file" for name in changed]
     windows = windows.select(windows.label >= 0)
     classes = windows.classes
     if len(set(windows.label.tolist())) < 2:
@@ -183,7 +188,6 @@ def _start(
         model.initialise(seed)
         return model, None, settings
     config = load_config_of(Path(start)).model_copy(update={"heads": heads})
-    check_contract(config, store)
     assert config.patches is not None
     for name in ("encoder", "patches"):
         wanted, default = getattr(settings, name), getattr(FinetuneConfig(), name)

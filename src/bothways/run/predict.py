@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bothways import eeg
-from bothways.config import FinetuneConfig, WindowConfig, load_config
+from bothways.config import FinetuneConfig, WindowConfig, load_config, validate
 from bothways.errors import UserError
 from bothways.files import new_folder, write_json, write_text
 from bothways.model import Model
@@ -67,7 +67,9 @@ def predict(
         )
     if baseline is not None and not model.config.patches.baseline:
         raise UserError(f"{run}: the model uses no baseline; leave --baseline out")
-    windows_config = settings.windows.model_copy(update={"stride_s": stride_s or settings.windows.stride_s})
+    windows_config = settings.windows
+    if stride_s is not None:
+        windows_config = validate(WindowConfig, windows_config.model_dump() | {"stride_s": stride_s}, "predict")
     wanted = eeg.scan(files, subject_from)
     extra, rows = ([], []) if baseline is None else _calibration(Path(baseline), wanted, subject_from)
     with new_folder(out, overwrite=overwrite) as folder, tempfile.TemporaryDirectory() as scratch:
