@@ -57,7 +57,7 @@ def main() -> None:
     results: dict[str, list[float]] = {name: [] for name in ARMS}
     evaluations, pretrainings = [], []
     for number, split in enumerate(
-        repeated_splits(subjects, N_SPLITS, seed=0, train_fraction=0.6, validation_fraction=0)
+        repeated_splits(subjects, N_SPLITS, seed=0, train_fraction=0.77, validation_fraction=0)
     ):
         say(
             f"3-5 split {number + 1} of {N_SPLITS}: pretrain on {len(split.train)} people, label {N_LABELLED} of them, "
