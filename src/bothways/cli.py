@@ -42,10 +42,11 @@ SplitFile = Annotated[Path | None, typer.Option("--split", help="Split file (JSO
 Data = Annotated[Path, typer.Option("--data", help="Store made by `bothways eeg prepare`.")]
 
 
-def _version(asked: bool) -> None:
+def _version(asked: bool) -> bool:
     if asked:
         out.print(__version__)
         raise typer.Exit
+    return asked
 
 
 @app.callback()

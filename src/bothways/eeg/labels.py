@@ -245,8 +245,10 @@ def cut_windows(
         if which:
             notes.append(Note(code, f"{len(which)} labelled stretches {what}: {', '.join(which[:4])}"))
     if not table:
+        files = [store.recordings[i].file for i in sorted(recordings or ())][:4]
         raise UserError(
-            f"{store.path}: no window of {windows.window_s:g} s fits in the recordings; choose a shorter one"
+            f"{', '.join(files) or store.path}: no window of {windows.window_s:g} s fits in the recordings; "
+            "choose a shorter one"
         )
     columns = list(zip(*table))
     numbers = [np.array(columns[i], np.int64) for i in (0, 1, 2, 4, 5)]
