@@ -5,18 +5,13 @@ losses anew; say in the change log what changed them.
 """
 
 import json
-import math
-import shutil
-import struct
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bothways import eeg
@@ -26,12 +21,11 @@ from bothways.config import (
     MaskingConfig,
     ModelConfig,
     PatchConfig,
-    PretrainConfig,
     TrainingConfig,
     WindowConfig,
 )
 from bothways.errors import UserError
-from bothways.model import Model, load_weights
+from bothways.model import Model
 from bothways.training import (
     Plan,
     TrainResult,
@@ -39,10 +33,6 @@ from bothways.training import (
     build_optimizer,
     infer,
     learning_rate,
-    load_config_of,
-    load_run,
-    load_tensors,
-    save_run,
     train,
 )
 from models import FORMS, embedding_of
@@ -337,159 +327,6 @@ def test_stored_losses(store: eeg.Store) -> None:
     for seed in (0, 1):
         assert train_eeg(store, seed)[1] == pytest.approx(golden[f"eeg_seed_{seed}"], rel=1e-5)
     assert golden["eeg_seed_0"] != golden["eeg_seed_1"]
-
-
-# The run's folder ------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    model = FORMS["eeg_channels"].build(7)
-    (tmp_path / "run").mkdir()
-    save_run(tmp_path / "run", model, PretrainConfig(), {"kind": "pretrain"})
-    return tmp_path / "run"
-
-
-def read(run: Path) -> Model:
-    return load_run(run, embedding_of)
-
-
-def test_a_run_comes_back_bit_equal(run: Path) -> None:
-    form = FORMS["eeg_channels"]
-    model, back = form.build(7).eval(), read(run)
-    assert back.config == model.config
-    assert not back.training
-    ours, theirs = model.state_dict(), back.state_dict()
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    with torch.no_grad():
-        assert torch.equal(model(form.batch()).rows.values, back(form.batch()).rows.values)
-    assert sorted(file.name for file in run.iterdir()) == [
-        "config.json", "manifest.json", "model.safetensors", "recipe.toml",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", FORMS)
-def test_every_form_comes_back(name: str, tmp_path: Path) -> None:
-    model = FORMS[name].build(1)
-    save_run(tmp_path, model, PretrainConfig(), {})
-    back = read(tmp_path)
-    assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), back.state_dict().values()))
-
-
-def weights(change: Callable[[dict[str, Tensor]], object]) -> Callable[[Path], object]:
-    def damage(run: Path) -> None:
-        tensors = load_file(run / "model.safetensors")
-        change(tensors)
-        save_file(tensors, run / "model.safetensors")
-
-    return damage
-
-
-def rewrite(name: str, change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
-    return lambda run: (run / name).write_bytes(change((run / name).read_bytes()))
-
-
-def config(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
-    def damage(run: Path) -> None:
-        values = json.loads((run / "config.json").read_text())
-        change(values)
-        (run / "config.json").write_text(json.dumps(values))
-
-    return damage
-
-
-MODEL, PATCH = "model.safetensors", "embedding.patch.weight"
-HEAD = "heads.sequence.linear.weight"
-DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "cut": (rewrite(MODEL, lambda b: b[:-100]), "the file is damaged"),
-    "cut in the header": (rewrite(MODEL, lambda b: b[:20]), "the file is damaged"),
-    "header length": (rewrite(MODEL, lambda b: struct.pack("<Q", 2**60) + b[8:]), "the file is damaged"),
-    "zero bytes": (rewrite(MODEL, lambda b: b""), "the file is damaged"),
-    "only zeros": (rewrite(MODEL, lambda b: bytes(len(b))), "the file is damaged"),
-    "a pickle": (rewrite(MODEL, lambda b: b"\x80\x02}q\x00." + b), "the file is damaged"),
-    "no weights": (lambda run: (run / MODEL).unlink(), "expected weights here, found none"),
-    "NaN": (weights(lambda t: t[PATCH].fill_(math.nan)), f"weight {PATCH}: expected finite numbers"),
-    "infinity": (weights(lambda t: t[HEAD].fill_(math.inf)), f"weight {HEAD}: expected finite numbers"),
-    "shape": (weights(lambda t: t.update({PATCH: t[PATCH][:, :-1].clone()})), PATCH),
-    "shape of a head": (weights(lambda t: t.update({HEAD: t[HEAD][:-1].clone()})), HEAD),
-    "missing": (weights(lambda t: t.pop(PATCH)), PATCH),
-    "missing in a head": (weights(lambda t: t.pop(HEAD)), HEAD),
-    "one too many": (weights(lambda t: t.update({"heads.x": torch.ones(2)})), "heads.x"),
-    "no config": (lambda run: (run / "config.json").unlink(), "expected a run"),
-    "config cut": (rewrite("config.json", lambda b: b[:50]), "expected JSON"),
-    "config empty": (rewrite("config.json", lambda b: b""), "expected JSON"),
-    "config is a list": (rewrite("config.json", lambda b: b"[1]"), "expected a JSON object"),
-    "unknown key": (config(lambda c: c["encoder"].update(hiden_size=3)), "did you mean 'encoder.hidden_size'"),
-    "lacking key": (config(lambda c: c.pop("encoder")), "encoder"),
-    "wrong value": (config(lambda c: c["encoder"].update(hidden_size=-4)), "encoder.hidden_size"),
-    "other size": (config(lambda c: c["encoder"].update(intermediate_size=48)), "feed_forward"),
-    "nothing at all": (lambda run: shutil.rmtree(run), "expected a run"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("damage", "message"), DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_run_is_one_line(
-    run: Path, damage: Callable[[Path], object], message: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    damage(run)
-    with pytest.raises(UserError) as caught:
-        read(run)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert capfd.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize("file", ["cut.safetensors", "bad_length.safetensors", "zero.pt", "ok.safetensors"])
-def test_shared_damaged_checkpoints(run: Path, shared: Path, file: str) -> None:
-    shutil.copy(shared / "cases" / "b43_checkpoint" / file, run / MODEL)
-    if file.startswith("ok"):
-        assert load_tensors(run)
-    else:
-        with pytest.raises(UserError, match="the file is damaged"):
-            load_tensors(run)
-
-
-def test_config_of_a_run(run: Path) -> None:
-    assert load_config_of(run) == FORMS["eeg_channels"].config
-
-
-# Load report -----------------------------------------------------------------------------------------------------
-
-
-def test_report_of_partial_weights() -> None:
-    model, donor = FORMS["eeg_channels"].build(0), FORMS["eeg_channels"].build(1)
-    given = dict(donor.state_dict())
-    given["heads.old.linear.weight"] = torch.ones(2)
-    del given["heads.sequence.linear.bias"]
-    given["heads.sequence.linear.weight"] = torch.ones(2, 2)
-    kept = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    report = load_weights(model, given)
-    assert report.missing == ["heads.sequence.linear.bias"]
-    assert report.reshaped == ["heads.sequence.linear.weight"]
-    assert report.unexpected == ["heads.old.linear.weight"]
-    assert report.body_share == 1.0
-    for name, tensor in model.state_dict().items():
-        expected = donor.state_dict()[name] if name in report.matched else kept[name]
-        assert torch.equal(tensor, expected), name
-    assert len(report.matched) == len(kept) - 2
-    assert report.line() == (
-        f"loaded {len(kept) - 2} tensors (100% of embedding and encoder); missing: heads.sequence.linear.bias; "
-        "unexpected: heads.old.linear.weight; reshaped: heads.sequence.linear.weight"
-    )
-
-
-def test_half_a_body_is_refused_unless_wanted() -> None:
-    donor = FORMS["eeg_channels"].build(1).state_dict()
-    half = {name: tensor for name, tensor in donor.items() if "layers.1" not in name}
-    model = FORMS["eeg_channels"].build(0)
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    with pytest.raises(UserError, match=r"12 are missing or of another shape \(first: encoder\.layers\.1"):
-        load_weights(model, half)
-    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
-    report = load_weights(model, half, partial=True)
-    assert len(report.missing) == 12
-    assert report.body_share == pytest.approx(1 - 12 / report.body_total)
 
 
 if __name__ == "__main__":
