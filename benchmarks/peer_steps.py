@@ -11,7 +11,7 @@ import warnings
 
 from timing import median_seconds, pin_threads
 
-BATCH, N_CHANNELS, SFREQ_HZ, WINDOW_S = 4, 19, 200, 10
+BATCH, N_CHANNELS, SFREQ_HZ, WINDOW_S = 16, 19, 200, 10
 CALLS = {"CBraMod": (5, 1), "BIOT": (9, 2), "EEGConformer": (9, 2)}  # model -> repeats, warm-up
 
 

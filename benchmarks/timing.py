@@ -57,6 +57,20 @@ def median_seconds(f: Callable[[], object], repeats: int = 7, warmup: int = 2) -
     return statistics.median(seconds)
 
 
+def paired_seconds(
+    f: Callable[[], object], g: Callable[[], object], repeats: int = 7, warmup: int = 2
+) -> tuple[list[float], list[float]]:
+    """Returns the times of two functions called in turn; their ratio survives a machine whose speed drifts."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for turn in range(warmup + repeats):
+        for seconds, call in zip(times, (f, g)):
+            start = time.perf_counter()
+            call()
+            if turn >= warmup:
+                seconds.append(time.perf_counter() - start)
+    return times
+
+
 def warn_if_busy() -> float:
     """Returns how many processes ran on average in the last minute; any makes the figures doubtful."""
     load = os.getloadavg()[0]

@@ -34,10 +34,10 @@ class Settings(BaseModel):
 class EncoderConfig(Settings):
     """The encoder, in BERT's words (Devlin et al. 2019, section 3; names as in transformers' BertConfig)."""
 
-    hidden_size: Count = 256
-    num_hidden_layers: Count = 8
-    num_attention_heads: Count = 8
-    intermediate_size: Count = 1024
+    hidden_size: Count = 64
+    num_hidden_layers: Count = 4
+    num_attention_heads: Count = 4
+    intermediate_size: Count = 256
     hidden_act: Literal["gelu", "gelu_tanh", "relu", "silu"] = "gelu"
     gated: bool = False
     """Feed-forward with a gate: act(x W_g) * (x W_1) (GLU, Shazeer 2020) instead of act(x W_1)."""
