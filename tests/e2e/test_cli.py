@@ -180,7 +180,7 @@ def test_status_of_check_and_of_partial_work(bothways: Call, chain: Chain, tmp_p
 def test_warnings_are_lines_on_the_error_stream(bothways: Call, chain: Chain, tmp_path: Path) -> None:
     code, out, err = bothways(
         "eeg", "finetune", "--from", chain.pretrained, "--data", chain.store, "--labels", chain.labels, "--out",
-        tmp_path / "run", *FINE, *sets("encoder.hidden_size=64"), "--json",
+        tmp_path / "run", *FINE, *sets("encoder.hidden_size=96"), "--json",
     )  # fmt: skip
     assert code == 0
     json.loads(out)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from bothways import eeg, run
-from bothways.config import FinetuneConfig
+from bothways.config import FinetuneConfig, PatchConfig, WindowConfig
 from bothways.errors import BothwaysWarning, UserError
 from bothways.training import load_run, load_tensors, save_run
 from models import FORMS
@@ -50,6 +50,30 @@ def test_people_not_windows_are_divided(chain: Chain) -> None:
     manifest = json.loads((chain.finetuned / "manifest.json").read_text())
     assert set(manifest["data"]["subjects"]) == people[0]
     assert {entry["subject"] for entry in manifest["data"]["recordings"]} == people[0]
+
+
+def test_nothing_of_the_tested_people_reaches_the_weights(chain: Chain, tmp_path: Path) -> None:
+    """Other labels and other signals of theirs give the same weights, bit for bit."""
+    split = {"train": ["0", "1", "2", "3"], "test": ["4", "5"]}
+    (tmp_path / "split.json").write_text(json.dumps(split))
+    data = shutil.copytree(chain.data, tmp_path / "data")
+    for person in split["test"]:
+        for state in ("open", "closed"):
+            write_edf(data / f"sub-{person}" / f"sub-{person}_{state}.edf", alpha_uv(state, 77), CHANNELS)
+    run.prepare([data], tmp_path / "store")
+    swapped = [row.replace("closed", "*").replace("open", "closed").replace("*", "open") if row[4:5] in "45" else row
+               for row in chain.labels.read_text().splitlines()]  # fmt: skip
+    (tmp_path / "labels.csv").write_text("\n".join(swapped))
+    weights = []
+    for name, store, labels in (
+        ("one", chain.store, chain.labels),
+        ("other", tmp_path / "store", tmp_path / "labels.csv"),
+    ):
+        pretrained, finetuned = tmp_path / f"pre-{name}", tmp_path / f"fine-{name}"
+        run.pretrain(store, pretrained, changes=SHORT, split=tmp_path / "split.json")
+        run.finetune(pretrained, store, labels, finetuned, changes=FINE, split=tmp_path / "split.json")
+        weights.append([*load_tensors(pretrained).values(), *load_tensors(finetuned).values()])
+    assert all(torch.equal(one, other) for one, other in zip(*weights))
 
 
 def test_a_difference_is_learned(chain: Chain) -> None:
@@ -299,7 +323,7 @@ def test_with_and_without_mains(chain: Chain, tmp_path: Path) -> None:
         run.finetune(chain.pretrained, tmp_path / "60", chain.labels, tmp_path / "run", changes=FINE)
 
 
-@pytest.mark.parametrize("change", ["encoder.hidden_size=64", 'patches.features=["samples"]'])
+@pytest.mark.parametrize("change", ["encoder.hidden_size=96", 'patches.features=["samples"]'])
 def test_settings_without_effect_warn(chain: Chain, tmp_path: Path, change: str) -> None:
     with pytest.warns(BothwaysWarning, match=rf"\[{change.split('.')[0]}\] of the recipe has no effect"):
         run.finetune(chain.pretrained, chain.store, chain.labels, tmp_path / "run", changes=[*FINE, change])
@@ -360,6 +384,69 @@ def test_missing_samples_do_not_spread(tmp_path: Path) -> None:
             tmp_path / "store", tmp_path / "run", changes=[*SHORT, f"patches.features={features}"], overwrite=True
         )
         assert np.isfinite(result["loss"])
+
+
+def test_a_persons_tone_says_nothing_of_others(shared: Path, tmp_path: Path) -> None:
+    """Case B47: random labels and a tone of each person's own; only a split by windows would score high."""
+    case = shared / "cases" / "b47_leak"
+    run.prepare([case], tmp_path / "store")
+    people: dict[str, list[str]] = {}
+    for row in (case / "labels.csv").read_text().splitlines()[1:]:
+        people.setdefault(row.split(",")[2], []).append(row[4:6])
+    halves = [sorted(name for of in people.values() for name in of[i::2]) for i in (0, 1)]
+    accuracies = []
+    for train, test in (halves, halves[::-1]):
+        (tmp_path / "split.json").write_text(json.dumps({"train": train, "test": test}))
+        run.finetune(
+            "scratch", tmp_path / "store", case / "labels.csv", tmp_path / "run", overwrite=True,
+            changes=[*LEARN, "training.steps=100", "windows.window_s=2", "windows.stride_s=1"], split=tmp_path / "split.json",
+        )  # fmt: skip
+        assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])["loss"] < 0.2
+        accuracies.append(run.evaluate(tmp_path / "run")["model"]["accuracy"])
+    assert np.mean(accuracies) <= 0.75
+
+
+def test_rare_events_show_their_support(shared: Path, tmp_path: Path) -> None:
+    """Case B35: 46 to 2; a split that leaves the rare class out of a part says so."""
+    run.prepare([shared / "cases" / "b35_imbalance"], tmp_path / "store")
+    store = eeg.Store.open(tmp_path / "store")
+    rows = ["file,onset_s,duration_s,label"]
+    rows += [f"{s.file},{s.onset_s},{s.duration_s},{s.label}" for s in eeg.labels_from_events(store).rows]
+    (tmp_path / "labels.csv").write_text("\n".join(rows))
+    windows = [*WINDOWS, "windows.window_s=1", "windows.stride_s=1", "training.steps=2"]
+    for test, expected in ((["03", "04"], True), (["02", "04"], False)):
+        train = sorted({"01", "02", "03", "04"} - set(test))
+        (tmp_path / "split.json").write_text(json.dumps({"train": train, "test": test}))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            run.finetune(
+                "scratch", tmp_path / "store", tmp_path / "labels.csv", tmp_path / "run",
+                changes=[*TINY, *windows], split=tmp_path / "split.json", overwrite=True,
+            )  # fmt: skip
+        model = run.evaluate(tmp_path / "run")["model"]
+        assert (model["support"]["seiz"] > 0) is expected
+        assert any("test subjects have no window of seiz" in str(w.message) for w in caught) is not expected
+        if expected:
+            always = run.evaluate(tmp_path / "run")["controls"]["majority"]
+            assert always["balanced_accuracy"] == 0.5 < 0.9 < always["accuracy"]
+
+
+def test_channels_are_matched_by_name(shared: Path, tmp_path: Path) -> None:
+    """Case B33: trained on one order of channels, used on another, on a file with extras, and on one that lacks C4."""
+    cases = [shared / "cases" / f"b33_subject_{name}.edf" for name in "abc"]
+    run.prepare([cases[0]], tmp_path / "store")
+    patches = PatchConfig(tokens="all_channels", ch_names=("Fp1", "Fp2", "C3", "C4", "O1", "O2"))
+    signals = []
+    for case in (cases[0], cases[2]):
+        run.prepare([case], tmp_path / "one", overwrite=True)
+        store = eeg.Store.open(tmp_path / "one")
+        windows = eeg.cut_windows(store, WindowConfig(window_s=2.0, stride_s=2.0))
+        signals.append(eeg.WindowSource(store, windows, patches).batch(np.arange(len(windows)))["signals"])
+    torch.testing.assert_close(signals[0], signals[1], rtol=0, atol=2e-3)
+    run.prepare([cases[1]], tmp_path / "one", overwrite=True)
+    store = eeg.Store.open(tmp_path / "one")
+    with pytest.raises(UserError, match="lacks C4"):
+        eeg.WindowSource(store, eeg.cut_windows(store, WindowConfig(window_s=2.0)), patches)
 
 
 def test_a_text_run_is_no_eeg_run(chain: Chain, tmp_path: Path) -> None:
