@@ -399,7 +399,8 @@ def test_a_persons_tone_says_nothing_of_others(shared: Path, tmp_path: Path) -> 
         (tmp_path / "split.json").write_text(json.dumps({"train": train, "test": test}))
         run.finetune(
             "scratch", tmp_path / "store", case / "labels.csv", tmp_path / "run", overwrite=True,
-            changes=[*LEARN, "training.steps=100", "windows.window_s=2", "windows.stride_s=1"], split=tmp_path / "split.json",
+            changes=[*LEARN, "training.steps=100", "windows.window_s=2", "windows.stride_s=1"],
+            split=tmp_path / "split.json",
         )  # fmt: skip
         assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])["loss"] < 0.2
         accuracies.append(run.evaluate(tmp_path / "run")["model"]["accuracy"])

@@ -25,6 +25,8 @@ _NAMES = [
     (r"heads\.mlm\.bias$", "cls.predictions.bias"),
     (r"heads\.nsp\.linear\.", "cls.seq_relationship."),
 ]
+_OLD = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+"""Names of TensorFlow's days; only of layer norms, for other models have a gamma of their own."""
 _QKV = re.compile(r"encoder\.layers\.(\d+)\.attention\.qkv\.(weight|bias)")
 
 
@@ -51,7 +53,9 @@ def to_transformers(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def from_transformers(weights: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Renames transformers' BERT weights, with or without the `bert.` prefix, to the names in `like`.
+    """Renames transformers' BERT weights, to the names in `like`.
+
+    Both spellings are taken: with and without the `bert.` prefix, weight and bias or gamma and beta of a layer norm.
 
     Args:
         weights: by transformers' names.
@@ -60,6 +64,8 @@ def from_transformers(weights: Mapping[str, Tensor], like: Mapping[str, Tensor])
     Returns:
         What was found under our names; all others under their own, so that a load report shows them as unexpected.
     """
+    for old, new in _OLD.items():
+        weights = {f"{name.removesuffix(old)}{new}" if name.endswith(old) else name: t for name, t in weights.items()}
     found: dict[str, Tensor] = {}
     used: set[str] = set()
     for name, tensor in like.items():
