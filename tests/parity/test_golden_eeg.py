@@ -8,6 +8,7 @@ import torch
 
 from bothways.config import EncoderConfig, HeadConfig, ModelConfig, PatchConfig, SignalConfig
 from bothways.eeg.patches import build_embedding
+from bothways.inspection import trace
 from bothways.masking import Action
 from bothways.model import Model, Output
 
@@ -101,18 +102,11 @@ def load(shared: Path) -> dict[str, np.ndarray]:
 def test_every_matrix_of_the_walkthrough(shared: Path) -> None:
     golden = load(shared)
     model = walkthrough_model(golden)
-    model.encoder.layers[0].attention.written_out = True
-    seen: dict[str, torch.Tensor] = {}
-    for path in TAPS:
-        model.get_submodule(path).register_forward_hook(
-            lambda module, inputs, output, path=path: seen.__setitem__(path, output.squeeze(0))
-        )
-    with torch.no_grad():
+    with torch.no_grad(), trace(model, TAPS) as seen:
         embedded = model.embedding(walkthrough_batch(golden))
         rows = model.encoder(embedded.hidden)  # all rows, so that every tap holds all of them
-    assert seen.keys() == TAPS.keys()
     for path, name in TAPS.items():
-        np.testing.assert_allclose(seen[path].numpy(), golden[name], rtol=0, atol=1e-10, err_msg=name)
+        np.testing.assert_allclose(seen[path].squeeze(0).numpy(), golden[name], rtol=0, atol=1e-10, err_msg=name)
     np.testing.assert_allclose(rows.values.numpy(), golden["H"], rtol=0, atol=1e-10)
     np.testing.assert_allclose(embedded.place[0].numpy(), golden["PE"], rtol=0, atol=1e-10)
     np.testing.assert_allclose(embedded.targets["samples"].numpy(), golden["targets"], rtol=0, atol=1e-10)

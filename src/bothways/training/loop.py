@@ -63,6 +63,7 @@ def train(
         raise UserError(f"{title}: expected {unit} to train on, got none; look at the store with `bothways eeg check`")
     # Autocast is our own: accelerate's precision is fixed for the life of a process, a run's is not.
     accelerator = Accelerator(mixed_precision="no")
+    bf16 = _in_bf16(config)
     optimizer = build_optimizer(model, config)
     wrapped, optimizer = accelerator.prepare(model, optimizer)
     plan = Plan(len(source), config.batch_size, config.seed, accelerator.process_index, accelerator.num_processes)
@@ -80,7 +81,7 @@ def train(
                 group["lr"] = rate
             # Dropout, too, is a function of (seed, step): a resumed run needs no generator's state.
             torch.manual_seed((config.seed << 32) + step)
-            with torch.autocast(accelerator.device.type, torch.bfloat16, enabled=_in_bf16(config)):
+            with torch.autocast(accelerator.device.type, torch.bfloat16, enabled=bf16):
                 losses = {name: _everywhere(loss, accelerator) for name, loss in wrapped(batch).losses.items()}
                 loss = model.loss(losses)
             value = float(loss.detach())
@@ -127,7 +128,11 @@ def train(
 def _in_bf16(config: TrainingConfig) -> bool:
     if config.precision == "auto":
         return torch.cuda.is_available() and torch.cuda.is_bf16_supported()
-    return config.precision == "bf16"
+    if config.precision == "float32":
+        return False
+    if not (torch.cuda.is_available() or torch.cpu._is_avx512_bf16_supported()):
+        raise UserError('training.precision = "bf16": this machine has no bf16 arithmetic; use "auto" or "float32"')
+    return True
 
 
 def _everywhere(loss: LossSum, accelerator: Accelerator) -> LossSum:
