@@ -270,6 +270,15 @@ def test_fixed_channels_and_baseline(tmp_path: Path) -> None:
     (skipped,) = result["skipped"]
     assert skipped["file"] == "sub-9_few.edf"
     assert "lacks O2" in skipped["reason"]
+    # Calibration and task under the same name in two folders: each is taken for what it is.
+    for kind in ("rest", "task"):
+        (new / kind).mkdir()
+        shutil.copy(new / f"sub-9_{kind}.edf", new / kind / "sub-9.edf")
+    (new / "same.csv").write_text("file,onset_s,duration_s\nrest/sub-9.edf,0,12\n")
+    (same,) = run.predict(tmp_path / "run", [new / "task" / "sub-9.edf"], tmp_path / "same", baseline=new / "same.csv")[
+        "recordings"
+    ]
+    assert same["mean_probability"] == recording["mean_probability"]
     other = write_edf(tmp_path / "sub-8_task.edf", alpha_uv("closed", 91), CHANNELS)
     with pytest.raises(UserError, match="no stretch for 8"):
         run.predict(tmp_path / "run", [other], tmp_path / "out2", baseline=new / "rest.csv")

@@ -71,7 +71,7 @@ def predict(
     if stride_s is not None:
         windows_config = validate(WindowConfig, windows_config.model_dump() | {"stride_s": stride_s}, "predict")
     wanted = eeg.scan(files, subject_from)
-    extra, rows = ([], []) if baseline is None else _calibration(Path(baseline), wanted, subject_from)
+    extra, rows = ([], []) if baseline is None else _calibration(Path(baseline), files, wanted, subject_from)
     with new_folder(out, overwrite=overwrite) as folder, tempfile.TemporaryDirectory() as scratch:
         store = eeg.prepare(
             [*files, *extra],
@@ -135,29 +135,34 @@ def _predict_one(
 
 
 def _calibration(
-    path: Path, wanted: Sequence[eeg.Found], subject_from: str | Path
+    path: Path, files: Sequence[str | Path], wanted: Sequence[eeg.Found], subject_from: str | Path
 ) -> tuple[list[Path], list[dict[str, Any]]]:
-    """Returns the calibration stretches of the wanted subjects, and the files that must be read for them besides.
-
-    A file of the CSV is one of the wanted recordings, or lies relative to the CSV.
-    """
+    """Returns the files to read besides the wanted ones, and the calibration stretches of the wanted subjects."""
     subjects = {one.subject for one in wanted}
-    extra: list[Path] = []
-    rows: list[dict[str, Any]] = []
+    used: list[tuple[Path, dict[str, Any]]] = []
     for span in eeg.read_spans(path).rows:
-        own = [one for one in wanted if eeg.ends_with(one.file, span.file)]
-        beside = path.parent / span.file
-        if not own and not beside.exists():
+        place = _place(path, span.file, wanted)
+        if place is None:
             continue
-        one = own[0] if own else eeg.scan([beside], subject_from)[0]
-        subject = span.subject or one.subject
+        subject = span.subject or eeg.scan([place], subject_from)[0].subject
         if subject in subjects:
-            rows.append({"file": one.file, "onset_s": span.onset_s, "duration_s": span.duration_s, "subject": subject})
-            if not own and beside not in extra:
-                extra.append(beside)
-    if not rows:
+            used.append((place, {"onset_s": span.onset_s, "duration_s": span.duration_s, "subject": subject}))
+    if not used:
         raise UserError(
             f"{path}: no stretch for {', '.join(sorted(subjects))}; name a recording of theirs among the given "
             "files or relative to this CSV"
         )
-    return extra, rows
+    known = {one.path.resolve() for one in wanted}
+    extra = [place for place in dict.fromkeys(place for place, _ in used) if place.resolve() not in known]
+    named = {one.path.resolve(): one.file for one in eeg.scan([*files, *extra], subject_from)}
+    return extra, [{"file": named[place.resolve()]} | row for place, row in used]
+
+
+def _place(path: Path, file: str, wanted: Sequence[eeg.Found]) -> Path | None:
+    """Returns where a file of the CSV lies: relative to the CSV, else the one wanted recording whose path ends so."""
+    if (path.parent / file).exists():
+        return path.parent / file
+    fits = [one.path for one in wanted if eeg.ends_with(one.path.absolute().as_posix(), file)]
+    if len(fits) > 1:
+        raise UserError(f"{path}: {file} fits {len(fits)} of the recordings; write more of the path")
+    return fits[0] if fits else None
