@@ -249,7 +249,8 @@ def test_a_loss_that_is_not_finite_stops_and_names_step_and_file() -> None:
     assert "\n" not in message
 
 
-def test_bf16_after_float32_in_one_process() -> None:
+def test_bf16_after_float32_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)  # torch computes it anywhere, slowly
     traces = {}
     for precision in ("float32", "bf16", "float32"):
         config = QUICK.model_copy(update={"precision": precision})
@@ -257,6 +258,15 @@ def test_bf16_after_float32_in_one_process() -> None:
         assert traces.setdefault(precision, trace) == trace
     assert traces["float32"] != traces["bf16"]
     assert traces["bf16"] == pytest.approx(traces["float32"], rel=0.05)
+
+
+def test_bf16_is_refused_where_the_hardware_lacks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match="no bf16 arithmetic"):
+        train(classifier(), Sentences(), QUICK.model_copy(update={"precision": "bf16"}), title="test")
+    auto = losses(train(classifier(), Sentences(), QUICK.model_copy(update={"precision": "auto"}), title="test"))
+    assert auto == losses(train(classifier(), Sentences(), QUICK, title="test"))
 
 
 def test_inference_in_batches_is_inference_at_once() -> None:
