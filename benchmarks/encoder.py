@@ -94,7 +94,7 @@ def model_step(batch_size: int, encoder: EncoderConfig) -> Callable[[], None]:
 
 def run() -> Figures:
     figures: dict[str, Figure] = {}
-    for size in ("small", "base"):
+    for size in ("nano", "tiny", "small", "base"):
         config = EncoderConfig(**ENCODER_SIZES[size], hidden_dropout_prob=0.0)
         pairs = [(torch.randn(a), torch.randn(b)) for a, b in products(config)]
 

@@ -94,10 +94,10 @@ def main() -> None:
             results[name].append(evaluation["controls"][name]["balanced_accuracy"])
 
     say("6 predict: one whole recording of a person never seen")
-    unseen = evaluations[0]["split"]["test"][0]
-    predicted = OUT / "split-1" / "finetuned"
+    unseen = min(subjects)
+    tested_in = next(i for i, e in enumerate(evaluations) if unseen in e["split"]["test"]) + 1
     prediction = run.predict(
-        predicted,
+        OUT / f"split-{tested_in}" / "finetuned",
         [DATA / f"sub-{unseen}_rest.edf", DATA / f"sub-{unseen}_task.edf"],
         OUT / "predictions",
         baseline=DATA / "baseline.csv",
@@ -195,8 +195,8 @@ def report(
                 {"label": guess, "values": [errors[guess] for errors in bands.values()]}
                 for guess in ("model", "interpolation", "zero")
             ],
-            "caption": "Log spectrum of people held out of pretraining. Interpolation: the visible patches before and "
-            "after, for a token here holds all electrodes.",
+            "caption": "Log spectrum, other hidden patches of the people it was trained on. Interpolation: from the "
+            "visible patches before and after, for a token here holds all electrodes.",
         },
         *(recording_section(r) for r in prediction["recordings"]),
         {
@@ -205,10 +205,10 @@ def report(
             "facts": {
                 "Recordings": checked["totals"]["recordings"],
                 "People": checked["totals"]["subjects"],
-                "Minutes": round(checked["totals"]["duration_s"] / 60, 1),
+                "Minutes": round(checked["totals"]["duration_s"] / 60),
                 "Parameters of the encoder and its front end": pretrainings[0]["parameters"]["encoder"]
                 + pretrainings[0]["parameters"]["embedding"],
-                "Pretraining, windows/s": round(float(np.mean([p["windows_per_s"] for p in pretrainings])), 1),
+                "Pretraining, windows/s": round(float(np.mean([p["windows_per_s"] for p in pretrainings]))),
                 "Seconds in all": round(seconds),
             },
         },

@@ -64,19 +64,24 @@ def check(paths: Paths, subject_from: SubjectFrom = "path", unit: Unit = None, j
     if json:
         _print_json(report)
     else:
-        table = _table("file", "subject", "format", "channels", "Hz", "seconds", "events", "uV", "status", "problems")
+        table = _table("file", "subject", "format", "channels", "Hz", "s", "events", "uV", "status")
+        said: dict[str, list[str]] = {}
         for r in report["recordings"]:
+            if r["status"] == "unusable":
+                said.setdefault(f"unusable {r['file']}", []).append(r["reason"])
             if "format" not in r:
-                table.add_row(r["file"], r["subject"], *[""] * 6, r["status"], r["reason"])
+                table.add_row(r["file"], r["subject"], *[""] * 6, r["status"])
                 continue
-            left_out = "; ".join(f"{name} left out: {why}" for name, why in r["left_out"].items())
-            problems = "; ".join([*(note["message"] for note in r["notes"]), left_out]).strip("; ")
+            for name, why in r["left_out"].items():
+                said.setdefault(f"left out: {name} ({why})", []).append(r["file"])
+            for note in r["notes"]:
+                said.setdefault(note["code"], []).append(f"{r['file']}: {note['message']}")
             table.add_row(
                 r["file"], r["subject"], r["format"], str(len(r["ch_names"])), f"{r['sfreq_hz']:g}",
                 f"{r['duration_s']:g}", str(r["n_events"]), _number(r["amplitude_uv"]), r["status"],
-                r["reason"] or problems,
             )  # fmt: skip
         out.print(table)
+        _print_notes(said)
         t = report["totals"]
         out.print(
             f"{t['recordings']} recordings of {t['subjects']} people, {t['duration_s'] / 60:.1f} minutes: "
@@ -108,12 +113,10 @@ def prepare(
         return _print_json(result)
     for skipped in result["skipped"]:
         out.print(f"skipped {skipped['file']}: {skipped['reason']}", markup=False)
-    for code, messages in result["notes"].items():
-        more = f" (and {len(messages) - 1} more)" if len(messages) > 1 else ""
-        out.print(f"note {code}: {messages[0]}{more}", markup=False)
+    _print_notes(result["notes"])
     out.print(
         f"{result['store']}: {result['recordings']} recordings of {result['subjects']} people, "
-        f"{result['duration_s'] / 60:.1f} minutes"
+        f"{result['duration_s'] / 60:.1f} minutes, {len(result['skipped'])} skipped"
     )
 
 
@@ -235,6 +238,13 @@ def predict(
     raise typer.Exit(1 if result["skipped"] else 0)
 
 
+def _print_notes(said: dict[str, list[str]]) -> None:
+    """Prints the first message of each kind and how many more there are; all of them are in --json."""
+    for kind, messages in said.items():
+        more = f" (and {len(messages) - 1} more; --json has all)" if len(messages) > 1 else ""
+        out.print(f"{kind}: {messages[0]}{more}", markup=False)
+
+
 def _print_training(result: dict[str, Any]) -> None:
     out.print(
         f"{result['run']}: {result['parameters']['total']:,} parameters, {result['seconds']:.0f} s, "
@@ -252,7 +262,8 @@ def _number(value: float | None) -> str:
 
 def _table(*columns: str, title: str | None = None) -> Table:
     table = Table(*columns, title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for column in table.columns:
+    table.columns[0].no_wrap = True
+    for column in table.columns[1:]:
         column.overflow = "fold"
     return table
 

@@ -31,9 +31,7 @@ def cases(shared):
 @pytest.fixture(scope="session")
 def expected(cases):
     """The manifest: file -> what a test can compare."""
-    return {
-        case["file"]: case.get("expect", {}) for case in json.loads((cases / "manifest.json").read_text())["cases"]
-    }
+    return {case["file"]: case.get("expect", {}) for case in json.loads((cases / "manifest.json").read_text())["cases"]}
 
 
 @pytest.fixture(scope="session")
@@ -229,9 +227,7 @@ def test_b31_too_short(cases, tmp_path):
     assert read_recording(cases / "b31_half_second.edf").data_uv.shape[1] == 100
     with pytest.raises(UserError, match="no data"):
         read_recording(cases / "b31_zero_records.edf")
-    store = prepare(
-        [cases / "b31_3s.edf", cases / "ref_clean.edf", cases / "b31_zero_records.edf"], tmp_path / "store"
-    )
+    store = prepare([cases / "b31_3s.edf", cases / "ref_clean.edf", cases / "b31_zero_records.edf"], tmp_path / "store")
     windows = cut_windows(store, WindowConfig(window_s=4, stride_s=4))
     assert [store.recordings[i].file for i in windows.recording] == ["ref_clean.edf"] * 2
     assert [n.message for n in windows.notes] == ["b31_3s.edf: no window of 4 s fits in 3 s"]
@@ -294,9 +290,7 @@ def test_b40_eeglab(cases):
 
 def test_b47_labels_of_whole_files(cases, tmp_path):
     store = prepare([cases / "b47_leak"], tmp_path / "store")
-    windows = cut_windows(
-        store, WindowConfig(window_s=2, stride_s=1), read_labels(cases / "b47_leak" / "labels.csv")
-    )
+    windows = cut_windows(store, WindowConfig(window_s=2, stride_s=1), read_labels(cases / "b47_leak" / "labels.csv"))
     assert len(set(windows.subject.tolist())) == 8
     assert (windows.label >= 0).all()
 

@@ -27,7 +27,7 @@ from bothways.errors import UserError
 
 def test_defaults() -> None:
     encoder = EncoderConfig()
-    assert (encoder.num_hidden_layers, encoder.hidden_size, encoder.num_attention_heads) == (8, 256, 8)
+    assert (encoder.num_hidden_layers, encoder.hidden_size, encoder.num_attention_heads) == (4, 64, 4)
     assert (encoder.intermediate_size, encoder.hidden_act, encoder.norm) == (1024, "gelu", "pre")
     assert TextConfig().model_dump() == {
         "vocab_size": 30522,
@@ -49,8 +49,8 @@ def test_defaults() -> None:
     assert (FinetuneConfig().train_fraction, FinetuneConfig().validation_fraction) == (0.6, 0.2)
 
 
-def test_default_encoder_is_the_small_size() -> None:
-    assert EncoderConfig() == EncoderConfig.model_validate(ENCODER_SIZES["small"])
+def test_default_encoder_is_the_nano_size() -> None:
+    assert EncoderConfig() == EncoderConfig.model_validate(ENCODER_SIZES["nano"])
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_changes_take_plain_words_and_toml() -> None:
         ("encoder.hidden_sise=64", "unknown setting 'encoder.hidden_sise'; did you mean 'encoder.hidden_size'?"),
         ("learning_rate=0.1", "unknown setting 'learning_rate'; did you mean 'training.learning_rate'?"),
         ("training.steps=0", "training.steps: Input should be greater than or equal to 1 (got 0)"),
-        ("encoder.hidden_size=30", "hidden_size 30 is not a multiple of num_attention_heads 8"),
+        ("encoder.hidden_size=30", "hidden_size 30 is not a multiple of num_attention_heads 4"),
         ('encoder.norm="post"', 'final_norm belongs to norm = "pre"; set final_norm = false'),
         ("encoder.size=huge", "encoder.size: expected one of nano, tiny, small, base, got 'huge'"),
         ("masking.random=0.5", "mask 1.0 + random 0.5 is over 1; lower one of them"),

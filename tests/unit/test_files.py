@@ -136,9 +136,7 @@ def test_a_kill_between_the_renames_loses_neither_folder(tmp_path: Path) -> None
     out.mkdir()
     (out / "a").write_bytes(OLD)
     run_killed("rename = Path.rename\nPath.rename = lambda *a: (rename(*a), die())\n" + MAKE.format(NEW), out)
-    contents = {path.read_bytes() for path in tmp_path.glob("*/a")} | {
-        p.read_bytes() for p in tmp_path.glob(".*/a")
-    }
+    contents = {path.read_bytes() for path in tmp_path.glob("*/a")} | {p.read_bytes() for p in tmp_path.glob(".*/a")}
     assert contents == {OLD, NEW}
 
 

@@ -55,11 +55,14 @@ def _baseline_rows(path: Path, found: Sequence[eeg.Found]) -> list[dict[str, Any
     """Reads the calibration stretches and gives each the subject of its file where the CSV names none."""
     rows, unmatched = [], Counter[str]()
     for span in eeg.read_spans(path).rows:
-        fits = [one for one in found if eeg.ends_with(one.file, span.file)]
+        fits = [one for one in found if eeg.ends_with(one.path.absolute().as_posix(), span.file)]
+        if len(fits) > 1:
+            names = ", ".join(one.file for one in fits[:3])
+            raise UserError(f"{path}: {span.file} fits {len(fits)} recordings ({names}); write more of the path")
         if not fits:
             unmatched[span.file] += 1
             continue
-        row = {"file": span.file, "onset_s": span.onset_s, "duration_s": span.duration_s}
+        row = {"file": fits[0].file, "onset_s": span.onset_s, "duration_s": span.duration_s}
         rows.append(row | {"subject": span.subject or fits[0].subject})
     if unmatched:
         raise UserError(

@@ -27,6 +27,7 @@ def save_run(folder: Path, model: Model, settings: Settings, manifest: Mapping[s
     """Fills a run's folder (made by `files.new_folder`): weights, model config, resolved recipe, manifest."""
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+    (folder / WEIGHTS).chmod((folder / WEIGHTS).parent.stat().st_mode & 0o666)  # safetensors writes for its owner alone
     write_json(folder / CONFIG, model.config.model_dump(mode="json"))
     write_text(folder / RECIPE, to_toml(settings))
     write_json(folder / MANIFEST, dict(manifest))

@@ -1,0 +1,91 @@
+"""What the README and the recipes say is run as it stands; only the number of steps is cut."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from bothways import run
+from bothways.config import FinetuneConfig, PretrainConfig, load_config
+from people import Chain, write_people
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_the_commands_on_ones_own_recordings(tmp_path: Path) -> None:
+    write_people(tmp_path / "my-recordings", n=5)
+    source = next((tmp_path / "my-recordings").rglob("*.edf"))
+    (tmp_path / "new.edf").write_bytes(source.read_bytes())
+    commands = [line.split("#")[0] for line in blocks("")[1].splitlines()]
+    assert len(commands) == 6
+    for command in commands:
+        words = shlex.split(command)
+        assert words[:2] == ["bothways", "eeg"]
+        if words[2] in ("pretrain", "finetune"):
+            words += ["--set", "training.steps=2"]
+        done = subprocess.run(
+            [sys.executable, "-m", *words],
+            cwd=tmp_path,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode in (0, 1) if words[2] in ("check", "predict") else done.returncode == 0, done.stderr
+    assert (tmp_path / "predictions" / "new.edf.csv").is_file()
+
+
+def test_the_python_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    (example,) = blocks("python")
+    names: dict[str, dict] = {}
+    exec(example, names)
+    assert names["result"]["subjects"] == 12
+    assert set(names["result"]["reconstruction"]) == {"samples", "spectrum"}
+
+
+def test_make_targets_of_the_readme_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"^make ([a-z-]+)", blocks("")[0], flags=re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
+
+
+def test_files_that_the_readme_names_exist() -> None:
+    for path in re.findall(r"\]\(([^)h][^)]*)\)", README):
+        assert (ROOT / path).exists(), path
+
+
+def test_recipes_are_tested() -> None:
+    assert {path.stem.split("-")[-1] for path in RECIPES} == {"pretrain", "finetune"}
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_each_recipe_runs(recipe: Path, chain: Chain, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    run.prepare([chain.data], store, baseline=chain.baseline)
+    tiny = ["training.steps=2", "windows.window_s=5", "windows.stride_s=5"]
+    out = tmp_path / "run"
+    if recipe.stem.endswith("pretrain"):
+        made = run.pretrain(store, out, recipe=recipe, changes=tiny)
+        kind: type[PretrainConfig] | type[FinetuneConfig] = PretrainConfig
+    else:
+        made = run.finetune("scratch", store, chain.labels, out, recipe=recipe, changes=tiny)
+        kind = FinetuneConfig
+    assert made["parameters"]["total"] > 10_000
+    # What is kept with the run is the recipe, filled in.
+    kept = load_config(kind, out / "recipe.toml")
+    given = load_config(kind, recipe, tiny)
+    names = kept.patches.ch_names
+    assert kept == given.model_copy(update={"patches": given.patches.model_copy(update={"ch_names": names})})
+    assert tomllib.loads((out / "recipe.toml").read_text())["training"]["steps"] == 2
