@@ -28,7 +28,7 @@ from bothways.errors import UserError
 def test_defaults() -> None:
     encoder = EncoderConfig()
     assert (encoder.num_hidden_layers, encoder.hidden_size, encoder.num_attention_heads) == (4, 64, 4)
-    assert (encoder.intermediate_size, encoder.hidden_act, encoder.norm) == (1024, "gelu", "pre")
+    assert (encoder.intermediate_size, encoder.hidden_act, encoder.norm) == (256, "gelu", "pre")
     assert TextConfig().model_dump() == {
         "vocab_size": 30522,
         "max_position_embeddings": 512,
