@@ -97,9 +97,9 @@ def train(
             optimizer.zero_grad()
             meter.advance(config.batch_size, f"loss {value:.4f}")
             done = step + 1
-            entry: dict[str, Any] = {}
-            if done % config.log_every == 0 or done == config.steps:
-                entry = {
+            evaluated = evaluate is not None and done in evaluate_at
+            if done % config.log_every == 0 or done == config.steps or evaluated:
+                entry: dict[str, Any] = {
                     "step": done,
                     "loss": value,
                     **{f"loss_{name}": float(part.mean().detach()) for name, part in losses.items()},
@@ -107,12 +107,10 @@ def train(
                     "gradient_norm": float(norm),
                     f"{unit}_per_s": meter.rate,
                 }
-            if evaluate and done in evaluate_at:
-                entry = entry or {"step": done}
-                wrapped.eval()
-                entry["evaluation"] = evaluate(model)
-                wrapped.train()
-            if entry:
+                if evaluate is not None and evaluated:
+                    wrapped.eval()
+                    entry["evaluation"] = evaluate(model)
+                    wrapped.train()
                 result.metrics.append(entry)
                 if log is not None:
                     with log.open("a", encoding="utf-8") as file:
