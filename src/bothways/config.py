@@ -244,7 +244,7 @@ class TrainingConfig(Settings):
 
     steps: Count = 1000
     batch_size: Count = 32
-    learning_rate: Positive = 5e-4
+    learning_rate: Positive = 1e-3
     weight_decay: Annotated[float, Field(ge=0)] = 0.05
     """Not applied to biases, norms and single vectors."""
     beta2: Fraction = 0.98
