@@ -8,7 +8,7 @@ import torch
 
 from bothways import eeg
 from bothways.config import MaskingConfig, PatchConfig, WindowConfig
-from bothways.errors import UserError
+from bothways.errors import BothwaysWarning, UserError
 from recordings import noise_uv, write_edf
 
 PATCHES = PatchConfig(patch_s=0.5)
@@ -96,10 +96,19 @@ def test_lacking_channels_are_named(store: eeg.Store) -> None:
         eeg.WindowSource(store, windows, patches)
 
 
-def test_a_window_shorter_than_a_patch(store: eeg.Store) -> None:
-    windows = eeg.cut_windows(store, WindowConfig(window_s=0.3, stride_s=1.0))
-    with pytest.raises(UserError, match=r"a window of 0\.3 s holds no patch of 0\.5 s"):
-        eeg.WindowSource(store, windows, PATCHES)
+@pytest.mark.parametrize(
+    ("window_s", "patch_s", "said"),
+    [
+        (2.7, 0.5, r"a window of 2\.7 s is no whole number of patches of 0\.5 s; set windows\.window_s to 2\.5,"),
+        (0.3, 0.5, r"a window of 0\.3 s holds no patch of 0\.5 s; set windows\.window_s to 0\.5,"),
+        (2.0, 0.001, r"patch_s 0\.001 at 200 Hz is 0\.2 samples.*set patches\.patch_s to 0\.005"),
+        (2.0, 0.5024, r"patch_s 0\.5024 at 200 Hz is 100\.48 samples.*set patches\.patch_s to 0\.5"),
+    ],
+)
+def test_a_window_is_a_whole_number_of_patches(store: eeg.Store, window_s: float, patch_s: float, said: str) -> None:
+    windows = eeg.cut_windows(store, WindowConfig(window_s=window_s, stride_s=1.0))
+    with pytest.raises(UserError, match=said):
+        eeg.WindowSource(store, windows, PatchConfig(patch_s=patch_s))
 
 
 def test_missing_and_bad_stretches_are_not_real(tmp_path: Path) -> None:
@@ -138,6 +147,64 @@ def test_baseline_is_the_mean_log_spectrum_of_its_stretch(store: eeg.Store) -> N
         eeg.WindowSource(store, windows, patches, baselines={"a": baselines["a"]})
     with pytest.raises(UserError, match="--baseline FILE"):
         eeg.WindowSource(store, windows, patches)
+
+
+def test_a_channel_without_a_baseline_is_hidden_and_said(store: eeg.Store) -> None:
+    patches = PATCHES.model_copy(update={"baseline": True})
+    calibration = eeg.cut_windows(store, WindowConfig(window_s=0.5, stride_s=0.5))
+    baselines = eeg.subject_baselines(store, calibration, patches)
+    del baselines["a"]["Cz"]
+    windows = eeg.cut_windows(store, WindowConfig(window_s=2.0, stride_s=2.0))
+    with pytest.warns(BothwaysWarning, match="lacks these channels or they are bad there: a: Cz$"):
+        source = eeg.WindowSource(store, windows, patches, masking=BLOCKS, baselines=baselines)
+    batch = source.batch(np.array([0, 11]))
+    assert batch["patch_mask"].any(2).tolist() == [[True, False, True, False], [True] * 4]
+    assert batch["baseline"].any(2).tolist() == [[True, False, True, False], [True] * 4]
+    assert not batch["masked"][0, 1].any()
+    with pytest.raises(UserError, match="but a has none"):
+        eeg.WindowSource(store, windows, patches, baselines={**baselines, "a": {}})
+
+
+def test_a_channel_that_is_bad_anyway_is_no_news(tmp_path: Path) -> None:
+    """O1 flat in the one file of a person: no baseline of it, and none wanted; no warning (they are errors here)."""
+    data = noise_uv(2, 2000, seed=3)
+    data[0] = 0.0
+    write_edf(tmp_path / "sub-a.edf", data, ["O1", "O2"])
+    store = eeg.prepare([tmp_path], tmp_path / "store")
+    patches = PATCHES.model_copy(update={"baseline": True})
+    calibration = eeg.cut_windows(store, WindowConfig(window_s=0.5, stride_s=0.5))
+    baselines = eeg.subject_baselines(store, calibration, patches)
+    assert list(baselines["a"]) == ["O2"]
+    windows = eeg.cut_windows(store, WindowConfig(window_s=2.0, stride_s=2.0))
+    batch = eeg.WindowSource(store, windows, patches, baselines=baselines).batch(np.array([0, 1]))
+    assert batch["patch_mask"].any(2).tolist() == [[False, True]] * 2
+
+
+def test_windows_without_a_real_patch_are_not_usable(tmp_path: Path) -> None:
+    data = noise_uv(2, 2000, seed=3)
+    data[:, 350:850] = 0.0  # flat on all channels: missing; half of the patch from 350 to 400
+    write_edf(tmp_path / "sub-a.edf", data, ["C3", "C4"])
+    store = eeg.prepare([tmp_path], tmp_path / "store")
+    windows = eeg.cut_windows(store, WindowConfig(window_s=1.0, stride_s=1.0))
+    source = eeg.WindowSource(store, windows, PATCHES)
+    found = source.usable()
+    assert found.tolist() == source.batch(np.arange(len(windows)))["patch_mask"].any(2).any(1).tolist()
+    seen = {int(start): bool(usable) for start, usable in zip(windows.start, found)}
+    assert [seen[start] for start in (0, 200, 400, 600, 800, 1000)] == [True, True, False, False, True, True]
+
+
+def test_baselines_do_not_depend_on_how_many_are_read_at_once(store: eeg.Store) -> None:
+    """One window at a time, summed by hand; the 160 windows are read in three calls."""
+    calibration = eeg.cut_windows(store, WindowConfig(window_s=0.5, stride_s=0.25))
+    assert len(calibration) > 128
+    found = eeg.subject_baselines(store, calibration, PATCHES)
+    source = eeg.WindowSource(store, calibration, PATCHES)
+    embedding = eeg.PatchEmbedding(PATCHES, 8, 200.0)
+    rows = [embedding.log_spectrum(source.batch(np.array([i])))[0, :, 0] for i in range(len(calibration))]
+    for recording, subject in enumerate("ab"):
+        of = np.stack([row.numpy() for row, r in zip(rows, calibration.recording) if r == recording])
+        for c, name in enumerate(store.recordings[recording].ch_names):
+            np.testing.assert_allclose(found[subject][name], of[:, c].mean(0), rtol=1e-5, atol=1e-5)
 
 
 def test_standardised_spectrum_has_mean_0_and_sd_1(store: eeg.Store) -> None:

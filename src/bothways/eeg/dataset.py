@@ -1,5 +1,6 @@
 """Windows of a store as batches: read, hide bad stretches, draw masks; all functions of (seed, epoch, window)."""
 
+import warnings
 from collections.abc import Mapping
 
 import numpy as np
@@ -12,7 +13,7 @@ from bothways.draws import generator
 from bothways.eeg.labels import Windows
 from bothways.eeg.patches import LogSpectrum, PatchEmbedding
 from bothways.eeg.store import Store
-from bothways.errors import UserError
+from bothways.errors import BothwaysWarning, UserError
 from bothways.masking import actions, block_positions, random_positions
 
 MOST_MISSING = 0.25
@@ -32,10 +33,12 @@ class WindowSource:
         masking: what to hide; None = nothing, for fine-tuning and prediction.
         seed: of masks and jitter.
         jitter_s: largest shift of a window's start, within its segment and label.
-        baselines: needed where `patches.baseline`.
+        baselines: needed where `patches.baseline`. A channel that a subject's baseline lacks is not real in that
+            subject's windows; a `BothwaysWarning` names it.
 
     Raises:
-        UserError: channels that the model needs are missing, or a subject has no baseline; all are named.
+        UserError: channels that the model needs are missing, a subject has no baseline (all are named), or a window
+            is no whole number of patches.
     """
 
     def __init__(
@@ -50,21 +53,18 @@ class WindowSource:
         baselines: Baselines | None = None,
     ) -> None:
         self.store, self.windows, self.patches, self.masking, self.seed = store, windows, patches, masking, seed
-        self.patch_samples = round(patches.patch_s * store.signal.sfreq_hz)
+        self.patch_samples = self._patch_samples()
         self.n_patches = windows.window_samples // self.patch_samples
         self.jitter_samples = round(jitter_s * store.signal.sfreq_hz)
         self.baselines = baselines
         self.together = patches.tokens == "all_channels"
-        if self.n_patches == 0:
-            raise UserError(
-                f"a window of {windows.window_samples / store.signal.sfreq_hz:g} s holds no patch of "
-                f"{patches.patch_s:g} s; lengthen windows.window_s"
-            )
         used = np.unique(windows.recording)
         self.channels = {int(r): self._channels(int(r)) for r in used}
         self.distances = {int(r): _distances(self._positions(int(r))) for r in used}
         if patches.baseline:
             self._check_baselines()
+        pairs = sorted(set(zip(windows.recording.tolist(), windows.subject.tolist())))
+        self.good = {pair: self._good(*pair) for pair in pairs}
 
     def __len__(self) -> int:
         return len(self.windows)
@@ -88,7 +88,7 @@ class WindowSource:
             start = self._start(int(window), int(epoch))
             signal = self.store.read(int(recording), start, n_samples)
             n = len(channels)
-            signals[i, :n], real[i, :n] = self._pick(signal, channels, int(recording))
+            signals[i, :n], real[i, :n] = self._pick(signal, int(window))
             log_scale_uv[i, :n] = self._log_scale_uv(int(recording))
             positions[i, :n] = self._positions(int(recording))
         batch = {
@@ -104,6 +104,35 @@ class WindowSource:
         if self.masking is not None:
             batch |= self._masks(ids, epochs, recordings, real)
         return batch
+
+    def usable(self) -> Bool[np.ndarray, " n"]:
+        """Returns which windows hold at least one real patch, as they are cut (not shifted); reads each once."""
+        n_samples = self.n_patches * self.patch_samples
+        found = np.zeros(len(self), dtype=bool)
+        for window, (recording, start) in enumerate(zip(self.windows.recording, self.windows.start)):
+            signal = self.store.read(int(recording), int(start), n_samples)
+            found[window] = self._pick(signal, window)[1].any()
+        return found
+
+    def _patch_samples(self) -> int:
+        """Returns the samples of a patch; a window is a whole number of patches, each a whole number of samples."""
+        sfreq_hz, patch_s = self.store.signal.sfreq_hz, self.patches.patch_s
+        patch_samples = max(1, round(patch_s * sfreq_hz))
+        if abs(patch_s * sfreq_hz - patch_samples) > 1e-6:
+            raise UserError(
+                f"patch_s {patch_s:g} at {sfreq_hz:g} Hz is {patch_s * sfreq_hz:g} samples, expected a whole number; "
+                f"set patches.patch_s to {patch_samples / sfreq_hz:g}"
+            )
+        if self.windows.window_samples % patch_samples or self.windows.window_samples == 0:
+            nearest = max(1, round(self.windows.window_samples / patch_samples)) * patch_samples
+            wrong = (
+                "is no whole number of patches" if self.windows.window_samples >= patch_samples else "holds no patch"
+            )
+            raise UserError(
+                f"a window of {self.windows.window_samples / sfreq_hz:g} s {wrong} of {patch_s:g} s; "
+                f"set windows.window_s to {nearest / sfreq_hz:g}, or change patches.patch_s"
+            )
+        return patch_samples
 
     def _channels(self, recording: int) -> Int[np.ndarray, " C"]:
         """Returns which stored channels fill the model's, -1 = not in this recording."""
@@ -134,15 +163,25 @@ class WindowSource:
         return int(generator("jitter", self.seed, epoch, window).integers(first, last + 1))
 
     def _pick(
-        self, signal: Float[np.ndarray, "c S"], channels: Int[np.ndarray, " C"], recording: int
+        self, signal: Float[np.ndarray, "c S"], window: int
     ) -> tuple[Float[np.ndarray, "C S"], Bool[np.ndarray, "C N"]]:
         """Returns the model's channels with missing samples at 0, and which of their patches are real."""
-        entry = self.store.recordings[recording]
-        picked = signal[channels]
+        recording = int(self.windows.recording[window])
+        picked = signal[self.channels[recording]]
         missing = np.isnan(picked)
-        share = missing.reshape(len(channels), self.n_patches, -1).mean(2)
-        good = np.array([[entry.ch_names[c] not in entry.bad_channels] for c in channels])  # [C 1]
-        return np.where(missing, 0, picked), (share <= MOST_MISSING) & good
+        share = missing.reshape(len(picked), self.n_patches, -1).mean(2)
+        good = self.good[recording, str(self.windows.subject[window])]
+        return np.where(missing, 0, picked), (share <= MOST_MISSING) & good[:, None]
+
+    def _names(self, recording: int) -> list[str]:
+        """Returns the names of the channels in the model's order."""
+        return [self.store.recordings[recording].ch_names[c] for c in self.channels[recording]]
+
+    def _good(self, recording: int, subject: str) -> Bool[np.ndarray, " C"]:
+        """Returns which channels may hold real patches: not bad, and in the baseline where one is subtracted."""
+        bad = self.store.recordings[recording].bad_channels
+        known = None if not self.patches.baseline or self.baselines is None else self.baselines[subject]
+        return np.array([name not in bad and (known is None or name in known) for name in self._names(recording)])
 
     def _masks(
         self,
@@ -179,30 +218,33 @@ class WindowSource:
                 "the model subtracts each subject's baseline, but the store has none; "
                 "run `bothways eeg prepare` with --baseline FILE.csv"
             )
-        without = sorted(set(self.windows.subject.tolist()) - set(self.baselines))
+        without = sorted(s for s in set(self.windows.subject.tolist()) if not self.baselines.get(s))
         if without:
             raise UserError(
                 f"the model subtracts each subject's baseline, but {', '.join(without)} has none; add a stretch of "
                 "rest to the baseline file, or leave the subject out"
             )
+        lost: dict[str, set[str]] = {}
+        for recording, subject in sorted(set(zip(self.windows.recording.tolist(), self.windows.subject.tolist()))):
+            bad = self.store.recordings[recording].bad_channels  # hidden anyway, and said by `check`
+            lacking = set(self._names(recording)) - set(bad) - set(self.baselines[subject])
+            if lacking:
+                lost.setdefault(subject, set()).update(lacking)
+        if lost:
+            named = "; ".join(f"{subject}: {', '.join(sorted(names))}" for subject, names in lost.items())
+            message = f"hidden, because the subject's baseline lacks these channels or they are bad there: {named}"
+            warnings.warn(message, BothwaysWarning, stacklevel=3)
 
     def _baseline_of(self, ids: Int[np.ndarray, " B"], most: int) -> Float[np.ndarray, "B C F"]:
+        """Returns the baseline of each channel, 0 where there is none: such a channel is not real."""
         assert self.baselines is not None
-        rows = []
-        for window in ids:
-            recording, subject = int(self.windows.recording[window]), str(self.windows.subject[window])
-            entry = self.store.recordings[recording]
-            names = [entry.ch_names[c] for c in self.channels[recording]]
-            missing = [name for name in names if name not in self.baselines[subject]]
-            if missing:
-                raise UserError(
-                    f"{entry.file}: the baseline of {subject} lacks {', '.join(missing)}; "
-                    "take it from a recording with the same channels"
-                )
-            rows.append(np.stack([self.baselines[subject][name] for name in names]))
-        baseline = np.zeros((len(rows), most, rows[0].shape[1]), dtype=np.float32)
-        for i, row in enumerate(rows):
-            baseline[i, : len(row)] = row
+        (size,) = next(iter(self.baselines[str(self.windows.subject[ids[0]])].values())).shape
+        baseline = np.zeros((len(ids), most, size), dtype=np.float32)
+        for i, window in enumerate(ids):
+            known = self.baselines[str(self.windows.subject[window])]
+            for c, name in enumerate(self._names(int(self.windows.recording[window]))):
+                if name in known:
+                    baseline[i, c] = known[name]
         return baseline
 
 
@@ -230,14 +272,16 @@ def subject_baselines(store: Store, windows: Windows, patches: PatchConfig) -> d
     source = WindowSource(store, windows, plain)
     sums: dict[str, dict[str, np.ndarray]] = {}
     counts: dict[str, dict[str, int]] = {}
-    for i in range(len(windows)):
-        batch = source.batch(np.array([i]))
-        values = spectrum(batch["signals"][:, :, None], batch["log_scale_uv"])[0, :, 0].numpy()  # [C F]
-        entry, subject = store.recordings[int(windows.recording[i])], str(windows.subject[i])
-        of_sums, of_counts = sums.setdefault(subject, {}), counts.setdefault(subject, {})
-        for name, value, real in zip(entry.ch_names, values, batch["patch_mask"][0, :, 0]):
-            if real:
-                of_sums[name] = of_sums.get(name, 0) + value
+    for ids in np.array_split(np.arange(len(windows)), max(1, -(-len(windows) // 64))):
+        batch = source.batch(ids)
+        values = spectrum(batch["signals"][:, :, None], batch["log_scale_uv"])[:, :, 0].numpy()  # [B C F]
+        real = batch["patch_mask"][:, :, 0].numpy()  # [B C]
+        for i, window in enumerate(ids):
+            entry, subject = store.recordings[int(windows.recording[window])], str(windows.subject[window])
+            of_sums, of_counts = sums.setdefault(subject, {}), counts.setdefault(subject, {})
+            for c in np.flatnonzero(real[i]):
+                name = entry.ch_names[c]
+                of_sums[name] = of_sums.get(name, 0) + values[i, c]
                 of_counts[name] = of_counts.get(name, 0) + 1
     return {s: {name: total / counts[s][name] for name, total in of.items()} for s, of in sums.items()}
 
