@@ -1,14 +1,27 @@
 import json
 import pickle
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bothways.config import SignalConfig, WindowConfig
-from bothways.eeg import Span, Store, cut_windows, labels_from_events, prepare, read_labels, read_spans
-from bothways.eeg.store import STEP, from_int16, to_int16
+from bothways.eeg import (
+    Recording,
+    Segment,
+    Span,
+    Store,
+    check,
+    cut_windows,
+    labels_from_events,
+    prepare,
+    read_labels,
+    read_spans,
+)
+from bothways.eeg.store import STEP, content_hash, from_int16, to_int16
 from bothways.errors import UserError
-from recordings import noise_uv, write_edf
+from recordings import noise_uv, write_brainvision, write_edf
 
 NAMES = ["Fp1", "Fp2", "C3", "C4"]
 
@@ -61,6 +74,41 @@ def test_store_reads_robust_units(store):
     assert store.recordings[0].scale_uv == pytest.approx(np.full(4, 26), rel=0.05)
     with pytest.raises(IndexError):
         store.read(0, 5900, 101)
+
+
+def test_the_hash_is_of_the_content_whatever_the_header(tmp_path):
+    for number in (1, 2, 3):  # the same bytes in each header; the third holds the samples of the first
+        (tmp_path / f"sub-{number}").mkdir()
+        write_brainvision(tmp_path / f"sub-{number}" / "rest.vhdr", noise_uv(seed=number % 2), NAMES)
+    headers = {path.read_bytes() for path in tmp_path.rglob("*.vhdr")}
+    assert len(headers) == 1
+    write_brainvision(tmp_path / "sub-4_renamed.vhdr", noise_uv(seed=0), NAMES)
+    write_edf(tmp_path / "sub-5_a.edf", noise_uv(seed=5), NAMES)
+    write_edf(tmp_path / "sub-5_b.edf", noise_uv(seed=5), NAMES, start=b"03.02.2010.20.30")
+    expected = {
+        "sub-3/rest.vhdr": "same content as sub-1/rest.vhdr",
+        "sub-4_renamed.vhdr": "same content as sub-2/rest.vhdr",
+        "sub-5_b.edf": "same content as sub-5_a.edf",
+    }
+    stored = prepare([tmp_path], tmp_path / "store").recordings
+    assert {r.file: n.message for r in stored for n in r.notes if n.code == "duplicate_content"} == expected
+    assert len({r.sha256 for r in stored}) == 3
+    checked = check([tmp_path])["recordings"]
+    assert {
+        r["file"]: n["message"] for r in checked for n in r["notes"] if n["code"] == "duplicate_content"
+    } == expected
+
+
+def test_the_hash_is_of_names_rate_segments_and_microvolts():
+    recording = Recording(
+        Path("a.edf"), "EDF", np.array([[1, 2]], np.float32), ["C3"], ["C3"], np.zeros((1, 2, 3), np.float32), 200.0,
+        [Segment(0, 2, 0.0)],
+    )  # fmt: skip
+    # of '[["C3"], 200.0, [[0, 2, 0.0]]]' and the bytes 0000803f 00000040
+    assert content_hash(recording) == "0a9ba9309a5a0c4195bdf1f8c41ca1fb059bc6ff1a637375eca10977cd6ffcfa"
+    assert content_hash(replace(recording, path=Path("b.set"), format="EEGLAB")) == content_hash(recording)
+    for other in ({"ch_names": ["C4"]}, {"sfreq_hz": 100.0}, {"segments": [Segment(0, 2, 1.0)]}):
+        assert content_hash(replace(recording, **other)) != content_hash(recording)
 
 
 def test_store_is_the_same_each_time_and_nothing_lies_beside_the_data(data, store, tmp_path):

@@ -76,7 +76,7 @@ def _check_one(one: Found, unit: str | None, min_duration_s: float, seen: dict[s
     notes = [*recording.notes, *notes]
     if one.note:
         notes.append(Note("subject_guessed", one.note))
-    if (first := seen.setdefault(content_hash(one.path), one.file)) != one.file:
+    if (first := seen.setdefault(content_hash(recording), one.file)) != one.file:
         notes.append(Note("duplicate_content", f"same content as {first}"))
     longest_s = max(segment.stop - segment.start for segment in recording.segments) / recording.sfreq_hz
     reason = ""

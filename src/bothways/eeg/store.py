@@ -1,5 +1,6 @@
 """The store: prepared recordings in one folder, written once, read memory-mapped at any place."""
 
+import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,10 +14,10 @@ from jaxtyping import Float32, Int16
 from bothways.config import SignalConfig, validate
 from bothways.eeg.preprocess import preprocess, robust_scale
 from bothways.eeg.quality import assess
-from bothways.eeg.recording import Event, Note, Segment, read_recording
+from bothways.eeg.recording import Event, Note, Recording, Segment, read_recording
 from bothways.eeg.scan import Found, scan
 from bothways.errors import UserError
-from bothways.files import check_output, new_folder, read_json, sha256_file, write_json, write_text
+from bothways.files import check_output, new_folder, read_json, write_json, write_text
 from bothways.progress import progress
 
 FORMAT_VERSION = 1
@@ -145,7 +146,7 @@ def _store_one(
     prepared = preprocess(recording, signal, bad)
     median_uv, scale_uv = robust_scale(prepared.data_uv)
     np.save(folder / "signals" / f"{name}.npy", to_int16(prepared.data_uv, median_uv, scale_uv))
-    digest = content_hash(one.path)
+    digest = content_hash(recording)
     notes = [*recording.notes, *notes, *prepared.notes]
     if one.note:
         notes.append(Note("subject_guessed", one.note))
@@ -176,14 +177,13 @@ def _store_one(
     }
 
 
-def content_hash(path: Path) -> str:
-    """SHA-256 of a recording's file; of a recording that is a folder, of its files' hashes in order."""
-    if path.is_file():
-        return sha256_file(path)
-    import hashlib
-
-    parts = [f"{file.relative_to(path)}:{sha256_file(file)}" for file in sorted(path.rglob("*")) if file.is_file()]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+def content_hash(recording: Recording) -> str:
+    """SHA-256 of the EEG as read (names, rate, segments, microvolts): the same whatever file or format holds it."""
+    head = [recording.ch_names, recording.sfreq_hz, [(s.start, s.stop, s.onset_s) for s in recording.segments]]
+    digest = hashlib.sha256(json.dumps(head).encode())
+    for row in recording.data_uv:
+        digest.update(row.astype("<f4").tobytes())
+    return digest.hexdigest()
 
 
 class Store:
