@@ -296,7 +296,7 @@ def test_b47_labels_of_whole_files(cases, tmp_path):
 
 
 def test_b49_not_an_edf(cases):
-    report = check([cases / "b49_not_edf"])
+    report = check([cases / "b49_not_edf"], subject_from="parent")
     assert {r["file"]: r["status"] for r in report["recordings"]} == {
         "cut_header.edf": "unusable", "empty.edf": "unusable", "good.edf": "ok", "page.edf": "unusable",
     }  # fmt: skip

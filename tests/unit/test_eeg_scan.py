@@ -45,15 +45,43 @@ def test_subject_of_the_path(tmp_path, file, subject, session):
     assert (found.subject, found.session, found.note) == (subject, session, "")
 
 
+def test_the_path_below_the_given_folder_comes_first(tmp_path):
+    folder = tmp_path / "sub-study" / "ses-9" / "recs"
+    touch(folder / "sub-1" / "ses-2" / "a.edf", folder / "sub-2.edf", folder / "b.edf")
+    third, first, second = scan([folder])
+    assert [(one.file, one.subject, one.session, one.note) for one in (first, second)] == [
+        ("sub-1/ses-2/a.edf", "1", "2", ""), ("sub-2.edf", "2", "9", ""),
+    ]  # fmt: skip
+    assert (third.file, third.subject) == ("b.edf", "study")
+    assert third.note == (
+        "no 'sub-…' but in the folders above; 'study' taken as the person; "
+        "if that is wrong, give --subject-from parent or a CSV file,subject"
+    )
+    (single,) = scan([folder / "sub-1" / "ses-2" / "a.edf"])
+    assert (single.subject, single.session, single.note[:33]) == ("1", "2", "no 'sub-…' but in the folders abo")
+
+
+def test_a_guessed_subject_is_a_warning(tmp_path):
+    write_edf(tmp_path / "P0_open.edf", noise_uv(seed=1), ["Fp1", "Fp2", "C3", "C4"])
+    report = check([tmp_path])
+    (entry,) = report["recordings"]
+    assert (entry["status"], report["exit_status"], entry["notes"][0]["code"]) == ("warning", 1, "subject_guessed")
+    assert "give --subject-from parent or a CSV file,subject" in entry["notes"][0]["message"]
+    assert check([tmp_path], subject_from="parent")["recordings"][0]["status"] == "ok"
+
+
 def test_subject_of_name_parent_and_table(tmp_path):
     touch(tmp_path / "data" / "anna" / "one.edf", tmp_path / "data" / "bert" / "two.edf")
     named = scan([tmp_path / "data"])
     assert [one.subject for one in named] == ["one", "two"]
-    assert named[0].note == "no 'sub-…' in the path; 'one' taken as a person of its own"
-    assert [one.subject for one in scan([tmp_path / "data"], "parent")] == ["anna", "bert"]
+    assert named[0].note == (
+        "no 'sub-…' in the path; 'one' taken as a person of its own; "
+        "if that is wrong, give --subject-from parent or a CSV file,subject"
+    )
+    assert [(one.subject, one.note) for one in scan([tmp_path / "data"], "parent")] == [("anna", ""), ("bert", "")]
     table = tmp_path / "who.csv"
     table.write_text("\ufefffile;subject\r\none.edf;7\r\nbert/two.edf;8\r\n", encoding="utf-8")
-    assert [one.subject for one in scan([tmp_path / "data"], table)] == ["7", "8"]
+    assert [(one.subject, one.note) for one in scan([tmp_path / "data"], table)] == [("7", ""), ("8", "")]
     table.write_text("file,subject\none.edf,7\n")
     with pytest.raises(UserError, match=r"bert/two\.edf has no row"):
         scan([tmp_path / "data"], table)

@@ -35,8 +35,9 @@ def scan(paths: Iterable[str | Path], subject_from: str | Path = "path") -> list
 
     Args:
         paths: files and folders.
-        subject_from: `path` = the last `sub-…` of the path, else the name without its ending, with a note;
-            `parent` = the folder that the file lies in; else a CSV with the columns `file,subject`.
+        subject_from: `path` = the last `sub-…` of the name below the given folder; else, with a note, of the folders
+            above it, or the name without its ending; `parent` = the folder that the file lies in; else a CSV with the
+            columns `file,subject`.
 
     Raises:
         UserError: a path is missing, nothing is found, or the CSV does not name a recording's subject.
@@ -51,14 +52,16 @@ def scan(paths: Iterable[str | Path], subject_from: str | Path = "path") -> list
             real = path.resolve()
             if real in found:
                 continue
-            file = path.name if single else path.relative_to(root).as_posix()
+            inside = file = path.name if single else path.relative_to(root).as_posix()
             if file in taken:  # of two folders with equal names inside, the second keeps its own in front
                 file = f"{path.parent.name if single else root.resolve().name}/{file}"
             if file in taken:
                 file = path.absolute().as_posix().lstrip("/")
             taken.add(file)
-            session = _SESSION.findall(path.absolute().as_posix())
-            found[real] = Found(path, file, "", session[-1] if session else "")
+            above = path.absolute().as_posix().removesuffix(inside)
+            session = _SESSION.findall(inside) or _SESSION.findall(above)
+            subject, note = _subject_of_path(inside, above)
+            found[real] = Found(path, file, subject, session[-1] if session else "", note)
     if not found:
         raise UserError(
             f"{', '.join(map(str, paths)) or 'no path given'}: no recording found; expected files that end in "
@@ -98,9 +101,9 @@ def _is_recording(name: str, beside: set[str]) -> bool:
 
 def _with_subjects(found: list[Found], subject_from: str | Path) -> list[Found]:
     if subject_from == "parent":
-        return [replace(one, subject=one.path.absolute().parent.name) for one in found]
+        return [replace(one, subject=one.path.absolute().parent.name, note="") for one in found]
     if subject_from == "path":
-        return [_subject_of_path(one) for one in found]
+        return found
     rows = _read_subjects(Path(subject_from))
     named = []
     for one in found:
@@ -108,16 +111,20 @@ def _with_subjects(found: list[Found], subject_from: str | Path) -> list[Found]:
         if len(subjects) != 1:
             problem = "has no row" if not subjects else f"has {len(subjects)} different subjects"
             raise UserError(f"{subject_from}: {one.file} {problem}; add file,subject for it")
-        named.append(replace(one, subject=subjects.pop()))
+        named.append(replace(one, subject=subjects.pop(), note=""))
     return named
 
 
-def _subject_of_path(one: Found) -> Found:
-    subjects = _SUBJECT.findall(one.path.absolute().as_posix())
-    if subjects:
-        return replace(one, subject=subjects[-1])
-    stem = one.path.name.split(".")[0] or one.path.name
-    return replace(one, subject=stem, note=f"no 'sub-…' in the path; {stem!r} taken as a person of its own")
+def _subject_of_path(inside: str, above: str) -> tuple[str, str]:
+    """Whose a recording is, by its name below the given folder, and a note where that is a guess."""
+    if subjects := _SUBJECT.findall(inside):
+        return subjects[-1], ""
+    advice = "if that is wrong, give --subject-from parent or a CSV file,subject"
+    if subjects := _SUBJECT.findall(above):
+        return subjects[-1], f"no 'sub-…' but in the folders above; {subjects[-1]!r} taken as the person; {advice}"
+    name = inside.rpartition("/")[2]
+    stem = name.split(".")[0] or name
+    return stem, f"no 'sub-…' in the path; {stem!r} taken as a person of its own; {advice}"
 
 
 def _read_subjects(path: Path) -> dict[str, str]:
