@@ -1,6 +1,9 @@
+import sys
+
 import pytest
 
 from bothways.eeg import check, scan
+from bothways.eeg.scan import by_ending, ends_with
 from bothways.errors import UserError
 from recordings import noise_uv, write_edf
 
@@ -90,10 +93,35 @@ def test_subject_of_name_parent_and_table(tmp_path):
         scan([tmp_path / "data"], table)
 
 
+FILES = ["a.edf", "x/a.edf", "y/x/a.edf", "ba.edf", "m.mff"]
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [
+        ("a.edf", [0, 1, 2]), ("x/a.edf", [0, 1, 2]), ("./x\\a.edf", [0, 1, 2]), ("z/a.edf", [0]),
+        ("y/x/a.edf", [0, 1, 2]), ("/ba.edf", [3]), ("dir/m.mff", [4]), ("edf", []), ("/a.edf", [0, 1, 2]), ("", []),
+    ],
+)  # fmt: skip
+def test_names_fit_files_by_their_last_parts(name, fits):
+    assert by_ending(FILES)(name) == fits
+    assert [index for index, file in enumerate(FILES) if ends_with(file, name)] == fits
+
+
 def test_equal_names_in_two_folders_stay_apart(tmp_path):
     touch(tmp_path / "a" / "one.edf", tmp_path / "b" / "one.edf")
     assert [one.file for one in scan([tmp_path / "a", tmp_path / "b"])] == ["one.edf", "b/one.edf"]
     assert [one.file for one in scan([tmp_path / "a", tmp_path / "a" / "one.edf"])] == ["one.edf"]
+
+
+def test_subjects_are_looked_up_and_not_searched_for(tmp_path, monkeypatch):
+    files = [f"sub-{number}/rest.edf" for number in range(300)]
+    touch(*(tmp_path / "data" / file for file in files))
+    table = tmp_path / "who.csv"
+    table.write_text("file,subject\n" + "".join(f"{file},p{number}\n" for number, file in enumerate(files)))
+    monkeypatch.setattr(sys.modules["bothways.eeg.scan"], "ends_with", None)  # tries each file with each row
+    found = scan([tmp_path / "data"], table)
+    assert {one.file: one.subject for one in found} == {file: f"p{number}" for number, file in enumerate(files)}
 
 
 def test_nothing_to_scan(tmp_path):

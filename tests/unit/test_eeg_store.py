@@ -267,6 +267,25 @@ def test_a_name_that_fits_two_recordings_is_refused(tmp_path):
     assert len(cut_windows(store, WindowConfig(window_s=2, stride_s=2), [Span("b/one.edf", label="x")])) == 8
 
 
+def test_folders_that_the_store_does_not_have_are_noted(store):
+    rows = [Span("elsewhere/sub-1_rest.edf", label="x"), Span("./sub-2_task.edf", label="y")]
+    windows = cut_windows(store, WindowConfig(window_s=10, stride_s=10), rows)
+    assert windows.counts()["classes"] == {"x": 3, "y": 2}
+    assert [(n.code, n.message) for n in windows.notes] == [(
+        "folders_dropped",
+        "labels: 1 rows name folders that the store does not; taken sub-1_rest.edf for elsewhere/sub-1_rest.edf",
+    )]  # fmt: skip
+
+
+def test_windows_are_counted(store):
+    windows = cut_windows(store, WindowConfig(window_s=10, stride_s=10), [Span("sub-2_task.edf", label="y")])
+    assert windows.counts() == {
+        "windows": 5, "classes": {"y": 2, "(no label)": 3},
+        "subjects": {"1": {"y": 0, "(no label)": 3}, "2": {"y": 2}},
+    }  # fmt: skip
+    assert windows.select(np.array([], np.int64)).counts() == {"windows": 0, "classes": {"y": 0}, "subjects": {}}
+
+
 def test_windows_longer_than_everything(store):
     with pytest.raises(UserError, match="no window of 60 s fits in the recordings"):
         cut_windows(store, WindowConfig(window_s=60, stride_s=60))

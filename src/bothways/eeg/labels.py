@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from jaxtyping import Int64
 
 from bothways.config import WindowConfig
 from bothways.eeg.recording import Note
-from bothways.eeg.scan import ends_with, read_table
+from bothways.eeg.scan import by_ending, plain, read_table
 from bothways.eeg.store import Store, StoredRecording
 from bothways.errors import UserError
 
@@ -81,13 +81,18 @@ class Windows:
     def counts(self) -> dict[str, Any]:
         """Returns how many windows there are, of each class and of each subject and class."""
         names = [*self.classes, "(no label)"]
+        subjects, whose = np.unique(self.subject, return_inverse=True)
+        cells = whose * len(names) + self.label % len(names)  # -1 is the last name
+        table = np.bincount(cells, minlength=len(subjects) * len(names)).reshape(len(subjects), len(names))
 
-        def count(labels: Iterable[int]) -> dict[str, int]:
-            of = Counter(names[label] for label in labels)  # -1 is the last name
-            return {name: of[name] for name in names if of[name] or name in self.classes}
+        def count(row: np.ndarray) -> dict[str, int]:
+            return {name: n for name, n in zip(names, row.tolist()) if n or name in self.classes}
 
-        subjects = {s: count(self.label[self.subject == s].tolist()) for s in sorted(set(self.subject.tolist()))}
-        return {"windows": len(self), "classes": count(self.label.tolist()), "subjects": subjects}
+        return {
+            "windows": len(self),
+            "classes": count(table.sum(0)),
+            "subjects": {str(subject): count(row) for subject, row in zip(subjects, table)},
+        }
 
 
 def read_labels(path: str | Path) -> Spans:
@@ -211,13 +216,14 @@ def cut_windows(
     notes = [note for given in (labels, spans) if isinstance(given, Spans) for note in given.notes]
     rows_labels = _rows_of(store, labels, "labels", notes)
     rows_spans = _rows_of(store, spans, "spans", notes)
+    chosen = None if recordings is None else set(recordings)
     length, stride = (max(round(s * store.signal.sfreq_hz), 1) for s in (windows.window_s, windows.stride_s))
     classes = sorted({row.label for rows in (rows_labels or {}).values() for row in rows if row.label})
     table: list[tuple[int, int, int, str, int, int]] = []
     short: list[str] = []
     outside: list[str] = []
     for index, recording in enumerate(store.recordings):
-        if recordings is not None and index not in recordings:
+        if chosen is not None and index not in chosen:
             continue
         before = len(table)
         outside += [
@@ -267,17 +273,21 @@ def _rows_of(
     rows = given.rows if isinstance(given, Spans) else list(given)
     by_file: dict[int, list[Span]] = {}
     unmatched: list[str] = []
+    dropped: list[str] = []
+    exact = {recording.file: [index] for index, recording in enumerate(store.recordings)}
+    find = by_ending([recording.file for recording in store.recordings])
     places: dict[str, list[int]] = {}
     for row in rows:
         if row.file not in places:
-            exact = [i for i, r in enumerate(store.recordings) if r.file == row.file]
-            places[row.file] = exact or [i for i, r in enumerate(store.recordings) if ends_with(r.file, row.file)]
+            places[row.file] = exact.get(row.file) or find(row.file)
         fits = places[row.file]
         if len(fits) > 1:
             names = ", ".join(store.recordings[i].file for i in fits[:3])
             raise UserError(f"{what}: {row.file} fits {len(fits)} recordings ({names}); write more of the path")
         if fits:
             by_file.setdefault(fits[0], []).append(row)
+            if len(plain(row.file)) > len(file := store.recordings[fits[0]].file):
+                dropped.append(f"{file} for {row.file}")
         else:
             unmatched.append(row.file)
     if not by_file:
@@ -288,6 +298,11 @@ def _rows_of(
     if unmatched:
         shown = ", ".join(list(dict.fromkeys(unmatched))[:4])
         notes.append(Note("rows_unmatched", f"{what}: {len(unmatched)} rows name no recording: {shown}"))
+    if dropped:
+        shown = ", ".join(list(dict.fromkeys(dropped))[:4])
+        notes.append(
+            Note("folders_dropped", f"{what}: {len(dropped)} rows name folders that the store does not; taken {shown}")
+        )
     return by_file
 
 

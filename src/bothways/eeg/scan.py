@@ -3,7 +3,7 @@
 import csv
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -104,10 +104,13 @@ def _with_subjects(found: list[Found], subject_from: str | Path) -> list[Found]:
         return [replace(one, subject=one.path.absolute().parent.name, note="") for one in found]
     if subject_from == "path":
         return found
-    rows = _read_subjects(Path(subject_from))
+    fits = by_ending([one.file for one in found])
+    subjects_of: list[set[str]] = [set() for _ in found]
+    for file, subject in _read_subjects(Path(subject_from)).items():
+        for index in fits(file):
+            subjects_of[index].add(subject)
     named = []
-    for one in found:
-        subjects = {subject for file, subject in rows.items() if ends_with(one.file, file)}
+    for one, subjects in zip(found, subjects_of):
         if len(subjects) != 1:
             problem = "has no row" if not subjects else f"has {len(subjects)} different subjects"
             raise UserError(f"{subject_from}: {one.file} {problem}; add file,subject for it")
@@ -138,8 +141,35 @@ def _read_subjects(path: Path) -> dict[str, str]:
 
 def ends_with(file: str, name: str) -> bool:
     """Whether `name` is `file` or its last parts (`a.edf` of `x/a.edf`, not of `ba.edf`)."""
-    name = name.replace("\\", "/").removeprefix("./")
-    return file == name or file.endswith(f"/{name.lstrip('/')}") or name.endswith(f"/{file}")
+    name = plain(name)
+    return file == name or file.endswith(f"/{name}") or name.endswith(f"/{file}")
+
+
+def by_ending(files: Sequence[str]) -> Callable[[str], list[int]]:
+    """Returns what gives the places of the files that a name fits, as `ends_with` does, without trying each."""
+    whole: dict[str, list[int]] = {}
+    ends: dict[str, list[int]] = {}
+    for index, file in enumerate(files):
+        whole.setdefault(file, []).append(index)
+        for end in _ends(file):
+            ends.setdefault(end, []).append(index)
+
+    def fits(name: str) -> list[int]:
+        name = plain(name)
+        longer = {index for end in _ends(name)[1:] for index in whole.get(end, [])}
+        return sorted(longer.union(ends.get(name, [])))
+
+    return fits
+
+
+def plain(name: str) -> str:
+    """A file's name as a CSV has it, in the form that stores have: `/` between, nothing in front."""
+    return name.replace("\\", "/").removeprefix("./").lstrip("/")
+
+
+def _ends(name: str) -> list[str]:
+    parts = name.split("/")
+    return ["/".join(parts[start:]) for start in range(len(parts))]
 
 
 def read_table(path: Path, required: tuple[str, ...]) -> list[dict[str, str]]:
