@@ -20,7 +20,7 @@ from bothways.config import (
 from bothways.draws import generator
 from bothways.eeg import build_embedding
 from bothways.encoder import Encoder
-from bothways.masking import actions, block_positions
+from bothways.masking import actions, block_positions, neighbours
 from bothways.model import Model
 
 N_CHANNELS, N_PATCHES, BATCH = 19, 10, 16
@@ -69,9 +69,9 @@ def model_step(batch_size: int, encoder: EncoderConfig) -> Callable[[], None]:
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     rng = generator("benchmark", 0)
     positions = rng.normal(size=(N_CHANNELS, 3))
-    distances = np.linalg.norm(positions[:, None] - positions[None], axis=2)
+    near = neighbours(np.linalg.norm(positions[:, None] - positions[None], axis=2))
     available = np.ones((N_CHANNELS, N_PATCHES), dtype=bool)
-    masked = [block_positions(available, distances, MaskingConfig(), rng) for _ in range(batch_size)]
+    masked = [block_positions(available, near, MaskingConfig(), rng) for _ in range(batch_size)]
     drawn = [actions(m, available, MaskingConfig(), rng) for m in masked]
     batch = {
         "signals": torch.randn(batch_size, N_CHANNELS, 2000),

@@ -1,5 +1,6 @@
 """Which positions are hidden and by what: pure functions of a generator made by `draws.generator`."""
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 import numpy as np
@@ -16,7 +17,7 @@ class Action(IntEnum):
     MASK = 1
     """[MASK]."""
     RANDOM = 2
-    """The content of a random other position."""
+    """The content of a random other position, which may be a hidden one."""
     UNCHANGED = 3
     """Its own content, but it is still to be rebuilt."""
 
@@ -37,43 +38,65 @@ def random_positions(
     return masked
 
 
+def neighbours(distances: Float[np.ndarray, "C C"]) -> list[list[int]]:
+    """Returns each channel's neighbours, itself first, then from near to far.
+
+    Args:
+        distances: between channels; infinite where one has no known place, which leaves that channel alone.
+    """
+    apart = distances.copy()
+    np.fill_diagonal(apart, -1)  # itself first, also where another lies in the same place
+    order = np.argsort(apart, axis=1, kind="stable")
+    return [near[np.isfinite(row[near])].tolist() for row, near in zip(apart, order)]
+
+
 def block_positions(
     available: Bool[np.ndarray, "C N"],
-    distances: Float[np.ndarray, "C C"],
+    near: Sequence[Sequence[int]],
     config: MaskingConfig,
     rng: np.random.Generator,
 ) -> Bool[np.ndarray, "C N"]:
     """Hides blocks in space and time: a run of patches on a channel and its nearest neighbours.
 
     Neighbouring electrodes and moments are much alike; hiding single ones would ask for interpolation only.
+    Blocks over the rows and columns of an image are Bao et al. 2022 (BEiT, section 2.3, algorithm 1); here a row's
+    neighbours are those on the head.
     The number of hidden positions is exact: the last block stops where it is reached.
 
     Args:
         available: positions that hold a real patch.
-        distances: between channels; infinite where one has no known place.
+        near: of each channel, from `neighbours`.
         config: ratio and the largest extent of a block.
         rng: from `draws.generator`.
     """
     n_channels, n_patches = available.shape
-    wanted = count_hidden(int(available.sum()), config.ratio)
-    masked = np.zeros(available.shape, dtype=bool)
+    places = np.flatnonzero(available)
+    left = count_hidden(len(places), config.ratio)
     most_channels = max(1, round(config.block_space * n_channels))
     most_patches = max(1, round(config.block_time * n_patches))
-    left = wanted
-    while left:
-        channel, patch = np.unravel_index(rng.choice(np.flatnonzero(available & ~masked)), available.shape)
-        # Itself first, also where another lies in the same place; a channel without a place is hidden alone.
-        apart = np.where(np.arange(n_channels) == channel, -1, distances[channel])
-        near = np.argsort(apart, kind="stable")[: rng.integers(1, most_channels + 1)]
-        near = near[np.isfinite(apart[near])]
-        length = rng.integers(1, most_patches + 1)
-        start = int(np.clip(patch - rng.integers(length), 0, n_patches - length))
-        block = np.zeros(available.shape, dtype=bool)
-        block[near, start : start + length] = True
-        new = np.flatnonzero(block & available & ~masked)[:left]
-        masked.flat[new] = True
-        left -= len(new)
-    return masked
+    # The next of a random order that is not hidden yet is a uniform draw among those that are not.
+    centres = rng.permutation(places)
+    share = rng.random((3, len(places)))  # integers(k) as floor(k · random): one call for all three
+    widths = 1 + (most_channels * share[0]).astype(int)
+    lengths = 1 + (most_patches * share[1]).astype(int)
+    befores = (lengths * share[2]).astype(int)  # patches of the block before its centre
+    # Blocks are a few positions each: plain lists are faster than arrays.
+    free = available.ravel().tolist()
+    drawn = (array.tolist() for array in (centres, widths, lengths, befores))
+    for centre, width, length, before in zip(*drawn):
+        if left == 0:
+            break
+        if not free[centre]:
+            continue
+        channel, patch = divmod(centre, n_patches)
+        start = min(max(patch - before, 0), n_patches - length)
+        for row in near[channel][:width]:
+            first = row * n_patches + start
+            for place in range(first, first + length):
+                if left and free[place]:
+                    free[place] = False
+                    left -= 1
+    return available & ~np.array(free).reshape(available.shape)
 
 
 def actions(
@@ -85,8 +108,8 @@ def actions(
     """Draws what stands in each hidden position's place: [MASK], another position's content, or its own.
 
     Returns:
-        The `Action` of each position, and for `RANDOM` the flat index of the position whose content it gets
-        (elsewhere its own index).
+        The `Action` of each position, and for `RANDOM` the flat index of the available position whose content it
+        gets: another, hidden or not; itself only where there is no other (elsewhere its own index).
     """
     draw = rng.random(masked.shape)
     action = np.full(masked.shape, Action.UNCHANGED, dtype=np.uint8)
@@ -95,5 +118,8 @@ def actions(
     action[~masked] = Action.KEEP
     own = np.arange(masked.size).reshape(masked.shape)
     places = np.flatnonzero(available)
-    replacement = rng.choice(places, masked.shape) if len(places) else own
-    return action, np.where(action == Action.RANDOM, replacement, own)
+    if config.random == 0 or len(places) < 2:
+        return action, own
+    other = rng.integers(len(places) - 1, size=masked.shape)
+    other += other >= (available.cumsum() - 1).reshape(masked.shape)  # steps over the position itself
+    return action, np.where(action == Action.RANDOM, places[other], own)

@@ -6,15 +6,15 @@ from scipy.stats import binom
 
 from bothways.config import MaskingConfig
 from bothways.draws import generator
-from bothways.masking import Action, actions, block_positions, count_hidden, random_positions
+from bothways.masking import Action, actions, block_positions, count_hidden, neighbours, random_positions
 
 BERT = MaskingConfig(kind="random", ratio=0.15, mask=0.8, random=0.1)
 
 
-def line_of(n: int) -> np.ndarray:
-    """Distances between `n` electrodes in a row, one apart."""
+def line_of(n: int) -> list[list[int]]:
+    """Neighbours among `n` electrodes in a row, one apart."""
     places = np.arange(n, dtype=float)
-    return np.abs(places[:, None] - places)
+    return neighbours(np.abs(places[:, None] - places))
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,29 @@ def test_all_mask_or_all_random() -> None:
     assert (only_random == np.where(masked, Action.RANDOM, Action.KEEP)).all()
 
 
+def test_neighbours_from_near_to_far() -> None:
+    """Channel 1 lies where 0 lies; channel 3 at no known place."""
+    inf = np.inf
+    distances = np.array([[0, 0, 2, inf], [0, 0, 2, inf], [2, 2, 0, inf], [inf, inf, inf, 0]])
+    assert neighbours(distances) == [[0, 1, 2], [1, 0, 2], [2, 0, 1], [3]]
+
+
+def test_each_other_position_replaces_equally_often_and_itself_never() -> None:
+    available = np.array([[True, True, False], [True, True, False]])
+    always = MaskingConfig(kind="random", mask=0, random=1)
+    counts = np.zeros((6, 6), dtype=int)
+    for sample in range(3000):
+        _, replacement = actions(available, available, always, generator("mask", 0, 0, sample))
+        np.add.at(counts, (np.arange(6), replacement.ravel()), 1)
+    low, high = binom.interval(0.9999, 3000, 1 / 3)
+    for place in (0, 1, 3, 4):
+        assert counts[place, place] == 0
+        assert all(low <= counts[place, other] <= high for other in {0, 1, 3, 4} - {place})
+    alone = np.array([[False, True]])
+    action, replacement = actions(alone, alone, always, generator("mask", 0))
+    assert (action.tolist(), replacement.tolist()) == ([[Action.KEEP, Action.RANDOM]], [[0, 1]])
+
+
 def draw(epoch: int = 0, sample_id: int = 5, seed: int = 1) -> tuple[list[str], list[str], list[list[int]]]:
     available = np.ones((4, 8), dtype=bool)
     available[2, :3] = False
@@ -96,9 +119,9 @@ def draw(epoch: int = 0, sample_id: int = 5, seed: int = 1) -> tuple[list[str], 
 def test_one_draw_is_frozen() -> None:
     """A change here changes every recorded loss and breaks exact resuming of older runs."""
     rows, what, random = draw()
-    assert rows == [".....###", "....###.", "...####.", ".....##."]  # 12 of 29
-    assert what == [".....RRM", "....UMM.", "...MRMR.", ".....MM."]
-    assert random == [[5, 14], [6, 29], [20, 0], [22, 6]]
+    assert rows == ["..#....#", "..#.#..#", ".....###", "....####"]  # 12 of 29
+    assert what == ["..M....R", "..R.M..M", ".....MRM", "....MRMU"]
+    assert random == [[7, 12], [10, 7], [22, 6], [29, 11]]
     rng = generator("mask", 1, 0, 5)
     masked = random_positions(np.ones((2, 10), dtype=bool), 0.3, rng)
     assert np.flatnonzero(masked).tolist() == [2, 3, 4, 5, 10, 13]

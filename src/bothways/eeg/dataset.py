@@ -14,7 +14,7 @@ from bothways.eeg.labels import Windows
 from bothways.eeg.patches import LogSpectrum, PatchEmbedding
 from bothways.eeg.store import Store
 from bothways.errors import BothwaysWarning, UserError
-from bothways.masking import actions, block_positions, random_positions
+from bothways.masking import actions, block_positions, neighbours, random_positions
 
 MOST_MISSING = 0.25
 """A patch with a larger share of missing samples is not real; in others the missing samples are 0, the median."""
@@ -60,7 +60,7 @@ class WindowSource:
         self.together = patches.tokens == "all_channels"
         used = np.unique(windows.recording)
         self.channels = {int(r): self._channels(int(r)) for r in used}
-        self.distances = {int(r): _distances(self._positions(int(r))) for r in used}
+        self.near = {int(r): self._near(int(r)) for r in used}
         if patches.baseline:
             self._check_baselines()
         pairs = sorted(set(zip(windows.recording.tolist(), windows.subject.tolist())))
@@ -150,6 +150,9 @@ class WindowSource:
     def _positions(self, recording: int) -> Float[np.ndarray, "C 2 3"]:
         return np.asarray(self.store.recordings[recording].positions, dtype=np.float32)[self.channels[recording]]
 
+    def _near(self, recording: int) -> list[list[int]]:
+        return neighbours(np.zeros((1, 1)) if self.together else _distances(self._positions(recording)))
+
     def _log_scale_uv(self, recording: int) -> Float[np.ndarray, " C"]:
         scale_uv = np.asarray(self.store.recordings[recording].scale_uv)[self.channels[recording]]
         return np.log10(np.maximum(scale_uv, 1e-3)).astype(np.float32)
@@ -201,8 +204,7 @@ class WindowSource:
             own = slice(None) if self.together else slice(len(self.channels[int(recording)]))
             here = available[i, own]
             if self.masking.kind == "block":
-                distances = np.zeros((1, 1)) if self.together else self.distances[int(recording)]
-                masked[i, own] = block_positions(here, distances, self.masking, rng)
+                masked[i, own] = block_positions(here, self.near[int(recording)], self.masking, rng)
             else:
                 masked[i, own] = random_positions(here, self.masking.ratio, rng)
             action[i, own], replacement[i, own] = actions(masked[i, own], here, self.masking, rng)
