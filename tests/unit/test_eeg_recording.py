@@ -125,6 +125,53 @@ def test_discontinuous_in_name_only(tmp_path):
     assert (recording.segments, recording.notes, recording.format) == ([Segment(0, 1600, 0.0)], [], "EDF+D")
 
 
+def test_continuous_in_name_only(tmp_path):
+    path = write_edf(
+        tmp_path / "a.edf", noise_uv(), NAMES, plus="C", onsets_s=[0, 1, 2, 3, 13, 14, 15, 16],
+        annotations=[(14.5, 1, "seizure")],
+    )  # fmt: skip
+    recording = read_recording(path)
+    assert recording.segments == [Segment(0, 800, 0.0), Segment(800, 1600, 13.0)]
+    assert recording.events == [Event(14.5, 1.0, "seizure", 1100)]
+    assert [(note.code, note.message) for note in recording.notes] == [
+        ("gaps", "2 pieces, starting at 0, 13 s (the header says continuous, the record times do not)"),
+    ]
+    inexact = write_edf(tmp_path / "b.edf", noise_uv(), NAMES, plus="C", onsets_s=[0, 1.04, 2, 3.02, 4, 5, 6, 7])
+    assert (read_recording(inexact).segments, read_recording(inexact).notes) == ([Segment(0, 1600, 0.0)], [])
+
+
+def test_record_times_that_run_backwards(tmp_path):
+    onsets_s = [0, 1, 2, 13, 4, 5, 6, 7]
+    path = write_edf(tmp_path / "a.edf", noise_uv(), NAMES, plus="D", onsets_s=onsets_s)
+    with pytest.raises(UserError) as problem:
+        read_recording(path)
+    assert str(problem.value) == (
+        f"{path}: expected record times that rise, but time 5 is not after the one before; "
+        "correct the file's record times or leave it out"
+    )
+    recording = read_recording(write_edf(tmp_path / "b.edf", noise_uv(), NAMES, plus="C", onsets_s=onsets_s))
+    assert recording.segments == [Segment(0, 1600, 0.0)]
+    assert [(note.code, note.message) for note in recording.notes] == [
+        ("record_times", "1 record times do not rise; taken as following on"),
+    ]
+
+
+def test_header_numbers_with_nul_and_comma(tmp_path):
+    data = noise_uv()
+    path = write_edf(tmp_path / "a.edf", data, NAMES)
+    content = path.read_bytes()
+    path.write_bytes(b"0".ljust(8, b"\0") + content[8:236] + b"8".ljust(8, b"\0") + b"1\0junk  " + content[252:])
+    padded = read_recording(path)
+    np.testing.assert_allclose(padded.data_uv, data, atol=1e-4)
+    assert (padded.sfreq_hz, padded.notes) == (200.0, [])
+    path.write_bytes(content[:244] + b"1,0".ljust(8) + content[252:].replace(b"-3276.7", b"-3276,7"))
+    comma = read_recording(path)
+    np.testing.assert_allclose(comma.data_uv, data, atol=1e-4)
+    assert [(note.code, note.message) for note in comma.notes] == [
+        ("decimal_comma", "numbers of the header have a comma, taken for the decimal point: '1,0', '-3276,7'"),
+    ]
+
+
 def test_status_channel_gives_events_and_no_signal(tmp_path):
     status = np.zeros(1600, np.int64) | 0x100000
     status[400:410] |= 7

@@ -110,8 +110,9 @@ def _text(content: bytes) -> str:
 
 
 def _number(content: bytes) -> float | None:
+    """A number as recorders write it: ended by NUL instead of spaces, or with a decimal comma, too."""
     try:
-        value = float(content)
+        value = float(content.partition(b"\0")[0].replace(b",", b"."))
     except ValueError:
         return None
     return value if np.isfinite(value) else None
@@ -127,7 +128,7 @@ def open_edf(path: Path) -> EdfFile:
     with path.open("rb") as file:
         fixed = file.read(256)
         biosemi = fixed[:8] == b"\xffBIOSEMI"
-        if not biosemi and fixed[:8].strip() != b"0":
+        if not biosemi and fixed[:8].strip(b" \0") != b"0":
             what = "is empty" if size == 0 else f"begins with {fixed[:16]!r}"
             raise UserError(f"{path}: not an EDF or BDF file: it {what}; check that it was copied whole")
         n_signals = _whole(fixed[252:256])
@@ -148,6 +149,10 @@ def open_edf(path: Path) -> EdfFile:
     signals = _signals(path, rows, n_signals)
     sample_bytes = 3 if biosemi else 2
     notes: list[tuple[str, str]] = []
+    commas = [c.decode("latin-1").strip(" \0") for c in (fixed[244:252], *_ranges(rows, n_signals)) if b"," in c]
+    if commas:
+        shown = ", ".join(f"'{text}'" for text in list(dict.fromkeys(commas))[:4])
+        notes.append(("decimal_comma", f"numbers of the header have a comma, taken for the decimal point: {shown}"))
     if header_bytes != 256 * (1 + n_signals):
         notes.append(("header_size", f"header states {header_bytes} bytes, has {256 * (1 + n_signals)}"))
     record_bytes = sample_bytes * sum(signal.n_per_record for signal in signals)
@@ -190,16 +195,23 @@ def _whole(content: bytes) -> int | None:
     return int(value) if value is not None and value == int(value) else None
 
 
-def _signals(path: Path, rows: bytes, n_signals: int) -> list[EdfSignal]:
-    def column(start: int, width: int) -> list[bytes]:
-        at = start * n_signals
-        return [rows[at + i * width : at + (i + 1) * width] for i in range(n_signals)]
+def _column(rows: bytes, n_signals: int, start: int, width: int) -> list[bytes]:
+    at = start * n_signals
+    return [rows[at + i * width : at + (i + 1) * width] for i in range(n_signals)]
 
-    labels, units = column(0, 16), column(96, 8)
-    ranges = [[_number(c) for c in column(start, 8)] for start in (104, 112, 120, 128)]
+
+def _ranges(rows: bytes, n_signals: int) -> list[bytes]:
+    """Physical minimum and maximum, digital minimum and maximum of all signals, one after the other."""
+    return [c for start in (104, 112, 120, 128) for c in _column(rows, n_signals, start, 8)]
+
+
+def _signals(path: Path, rows: bytes, n_signals: int) -> list[EdfSignal]:
+    labels, units = _column(rows, n_signals, 0, 16), _column(rows, n_signals, 96, 8)
+    numbers = [_number(c) for c in _ranges(rows, n_signals)]
+    ranges = [numbers[at * n_signals : (at + 1) * n_signals] for at in range(4)]
     signals: list[EdfSignal] = []
     offset = 0
-    for i, n in enumerate(column(216, 8)):
+    for i, n in enumerate(_column(rows, n_signals, 216, 8)):
         n_per_record = _whole(n)
         if n_per_record is None or n_per_record < 0:
             raise UserError(f"{path}: expected a number of samples for signal {i + 1}, got {n!r}; header damaged")

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,8 @@ from bothways.errors import UserError
 
 UNITS_UV = {"V": 1e6, "mV": 1e3, "uV": 1.0, "nV": 1e-3}
 """Microvolts in one of each unit."""
+_JITTER_S = 0.05
+"""Record times of a file that calls itself continuous may be this inexact and mean no gap."""
 
 
 @dataclass(frozen=True)
@@ -249,13 +252,22 @@ def _edf_times(
     zero_s = given[0] if given and starts_s[0] is not None else 0.0
     n_samples = len(file.records) * n_per_record
     segments = [Segment(0, n_samples, 0.0)]
-    if file.format.endswith("+D"):
-        if len(given) < len(starts_s):
+    backwards = [i for i, (a, b) in enumerate(pairwise(given), 2) if b <= a]
+    if backwards and file.format.endswith("+D"):
+        raise UserError(
+            f"{file.path}: expected record times that rise, but time {backwards[0]} is not after the one before; "
+            "correct the file's record times or leave it out"
+        )
+    if backwards:
+        notes.append(Note("record_times", f"{len(backwards)} record times do not rise; taken as following on"))
+    elif file.format.endswith(("+C", "+D")):
+        stated_continuous = file.format.endswith("+C")
+        if len(given) < len(starts_s) and not stated_continuous:
             notes.append(
                 Note("record_times", f"{len(starts_s) - len(given)} records carry no time; taken as following on")
             )
         # rounding in the header and stamps; a gap shorter than half a sample moves no sample
-        tolerance_s = max(0.5 / sfreq_hz, 1e-3)
+        tolerance_s = max(0.5 / sfreq_hz, _JITTER_S if stated_continuous else 1e-3)
         edges, onsets_s, expected_s = [0], [0.0], 0.0
         for index, start_s in enumerate(starts_s):
             at_s = expected_s if start_s is None else start_s - zero_s
@@ -265,7 +277,9 @@ def _edf_times(
             expected_s = at_s + file.record_s
         segments = [Segment(a, b, t) for a, b, t in zip(edges, [*edges[1:], n_samples], onsets_s)]
         if len(segments) > 1:
-            notes.append(Note("gaps", f"{len(segments)} pieces, starting at {', '.join(f'{t:g}' for t in onsets_s)} s"))
+            against = " (the header says continuous, the record times do not)" if stated_continuous else ""
+            shown = ", ".join(f"{t:g}" for t in onsets_s)
+            notes.append(Note("gaps", f"{len(segments)} pieces, starting at {shown} s{against}"))
     stamps = [text for text in texts if not re.fullmatch(r"[+-]\d+(\.\d*)?", text[2])]
     events = [(onset_s - zero_s, duration_s, text) for onset_s, duration_s, text in stamps]
     for signal in file.signals:
