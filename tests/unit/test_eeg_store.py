@@ -1,5 +1,6 @@
 import json
 import pickle
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +13,12 @@ from bothways.eeg import (
     Segment,
     Span,
     Store,
+    assess,
     check,
     cut_windows,
     labels_from_events,
     prepare,
+    preprocess,
     read_labels,
     read_spans,
 )
@@ -140,6 +143,30 @@ def test_prepare_refuses_before_it_works(data, tmp_path):
     with pytest.raises(UserError, match=r"none of 1 recordings can be used: .*not an EDF"):
         prepare([data / "sub-3_bad.edf"], tmp_path / "none")
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
+def test_a_recording_that_does_not_fit_in_memory_is_left_out(tmp_path, monkeypatch):
+    for number in (1, 2):
+        write_edf(tmp_path / f"sub-{number}.edf", noise_uv(seed=number), NAMES)
+
+    def full(recording, *_):
+        if recording.path.name == "sub-1.edf":
+            raise MemoryError
+        return real(recording, *_)
+
+    reason = (
+        f"{tmp_path / 'sub-1.edf'}: does not fit in memory (a header that states false sizes does the same); "
+        "free memory or cut the file"
+    )
+    real = preprocess
+    monkeypatch.setattr(sys.modules["bothways.eeg.store"], "preprocess", full)
+    store = prepare([tmp_path], tmp_path / "store")
+    assert [recording.file for recording in store.recordings] == ["sub-2.edf"]
+    assert store.head["skipped"] == [{"file": "sub-1.edf", "reason": reason}]
+    real = assess
+    monkeypatch.setattr(sys.modules["bothways.eeg.check"], "assess", full)
+    first, second = check([tmp_path / "sub-1.edf", tmp_path / "sub-2.edf"])["recordings"]
+    assert (first["status"], first["reason"], second["status"]) == ("unusable", reason, "ok")
 
 
 def test_a_unit_slip_is_not_prepared(tmp_path):

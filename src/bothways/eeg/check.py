@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bothways.eeg.quality import assess
-from bothways.eeg.recording import Note, read_recording
+from bothways.eeg.recording import Note, no_memory_error, read_recording
 from bothways.eeg.scan import Found, scan
 from bothways.eeg.store import content_hash
 from bothways.errors import UserError
@@ -70,13 +70,16 @@ def _check_one(one: Found, unit: str | None, min_duration_s: float, seen: dict[s
     entry: dict[str, Any] = {"file": one.file, "subject": one.subject, "session": one.session}
     try:
         recording = read_recording(one.path, unit=unit)
+        quality, bad, notes = assess(recording)
+        digest = content_hash(recording)
     except UserError as problem:
         return entry | {"status": "unusable", "reason": str(problem)}
-    quality, bad, notes = assess(recording)
+    except MemoryError:
+        return entry | {"status": "unusable", "reason": str(no_memory_error(one.path))}
     notes = [*recording.notes, *notes]
     if one.note:
         notes.append(Note("subject_guessed", one.note))
-    if (first := seen.setdefault(content_hash(recording), one.file)) != one.file:
+    if (first := seen.setdefault(digest, one.file)) != one.file:
         notes.append(Note("duplicate_content", f"same content as {first}"))
     longest_s = max(segment.stop - segment.start for segment in recording.segments) / recording.sfreq_hz
     reason = ""

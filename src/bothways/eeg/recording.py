@@ -123,7 +123,7 @@ def read_recording(path: str | Path, *, unit: str | None = None) -> Recording:
     except OSError as problem:
         raise UserError(f"{path}: cannot be read: {problem.strerror or problem}") from None
     except MemoryError:
-        raise UserError(f"{path}: does not fit in memory; a header that states false sizes does the same") from None
+        raise no_memory_error(path) from None
 
 
 def _looks_like_edf(path: Path) -> bool:
@@ -216,6 +216,13 @@ def checked_rate(path: Path, sfreq_hz: float) -> float:
 def possible_uv(values_uv: Float64[np.ndarray, "..."]) -> Float64[np.ndarray, "..."]:
     """Returns the values with NaN for what no voltage can be (not finite, or above a million volts)."""
     return np.where(np.abs(values_uv) < 1e12, values_uv, np.nan)
+
+
+def no_memory_error(path: Path) -> UserError:
+    """The error for a recording that is too large to work on."""
+    return UserError(
+        f"{path}: does not fit in memory (a header that states false sizes does the same); free memory or cut the file"
+    )
 
 
 def leave_out(left_out: dict[str, str], name: str, reason: str) -> None:
