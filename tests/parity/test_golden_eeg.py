@@ -1,4 +1,4 @@
-"""The PyTorch encoder computes the EEG walkthrough: every matrix of golden/eeg_walkthrough.json, in float64."""
+"""The PyTorch encoder computes the EEG walkthrough: every matrix of tests/golden/eeg_walkthrough.json, in float64."""
 
 import json
 from pathlib import Path
@@ -11,6 +11,8 @@ from bothways.eeg.patches import build_embedding
 from bothways.inspection import trace
 from bothways.masking import Action
 from bothways.model import Model, Output
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "eeg_walkthrough.json"
 
 
 def walkthrough_model(golden: dict[str, np.ndarray]) -> Model:
@@ -95,12 +97,16 @@ TAPS = {
 }
 
 
-def load(shared: Path) -> dict[str, np.ndarray]:
-    return {k: np.array(v) for k, v in json.loads((shared / "golden/eeg_walkthrough.json").read_text()).items()}
+def load() -> dict[str, np.ndarray]:
+    return {k: np.array(v) for k, v in json.loads(GOLDEN.read_text()).items()}
 
 
-def test_every_matrix_of_the_walkthrough(shared: Path) -> None:
-    golden = load(shared)
+def test_the_golden_file_is_the_original(shared: Path) -> None:
+    assert GOLDEN.read_bytes() == (shared / "golden" / "eeg_walkthrough.json").read_bytes()
+
+
+def test_every_matrix_of_the_walkthrough() -> None:
+    golden = load()
     model = walkthrough_model(golden)
     with torch.no_grad(), trace(model, TAPS) as seen:
         embedded = model.embedding(walkthrough_batch(golden))
@@ -113,8 +119,8 @@ def test_every_matrix_of_the_walkthrough(shared: Path) -> None:
     assert int((seen["encoder.layers.0.feed_forward.post_activation"] == 0).sum()) == golden["relu_zeroed"] == 61
 
 
-def test_loss_and_probability_as_printed(shared: Path) -> None:
-    golden = load(shared)
+def test_loss_and_probability_as_printed() -> None:
+    golden = load()
     model = walkthrough_model(golden)
     with torch.no_grad():
         output: Output = model(walkthrough_batch(golden))
