@@ -38,6 +38,8 @@ class Embedded:
     """The part of `hidden` that says where a position lies (time, electrode), without its content."""
     targets: Mapping[str, Tensor] = field(default_factory=dict)
     """Name -> [R F]: the true content of the R masked positions, in row-major order."""
+    targets_real: Mapping[str, Tensor] = field(default_factory=dict)
+    """Name -> [R F]: True = a number of `targets` that counts; a name that is absent: all do."""
     table: Float[Tensor, "V D"] | None = None
     """The word embedding, for a decoder tied to it."""
 
@@ -50,11 +52,26 @@ class Rows:
     selected: Bool[Tensor, "B L"]
 
     def take(self, mask: Bool[Tensor, "B L"]) -> Float[Tensor, "r D"]:
-        """Returns the rows where `mask` is true, row-major; `mask` must lie within `selected`."""
+        """Returns the rows where `mask` is true, row-major.
+
+        Raises:
+            ValueError: `mask` does not lie within `selected`.
+        """
+        if bool((mask & ~self.selected).any()):
+            missing = int((mask & ~self.selected).sum())
+            raise ValueError(
+                f"expected positions that were encoded, {missing} of them are padding or were not asked for"
+            )
         return self.values[mask[self.selected]]
 
     def cls(self) -> Float[Tensor, "B D"]:
-        """Returns the first position of each sequence, [CLS]."""
+        """Returns the first position of each sequence, [CLS].
+
+        Raises:
+            ValueError: a sequence does not begin with a real position.
+        """
+        if not bool(self.selected[:, 0].all()):
+            raise ValueError("expected [CLS] at position 0 of every sequence, found padding; pad on the right")
         return self.take(first_positions(self.selected))
 
 

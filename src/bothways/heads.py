@@ -91,13 +91,16 @@ class Reconstruction(Head):
         return self.linear(rows.take(_masked(embedded)))
 
     def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
-        """Mean over a position's numbers, summed over masked positions and features."""
+        """Mean over a position's numbers that count, summed over masked positions and features."""
         compare = F.smooth_l1_loss if self.config.loss == "smooth_l1" else F.mse_loss
         parts = self.split(prediction)
         total = prediction.new_zeros(())
         for name, part in parts.items():
             weight = self.config.feature_weights.get(name, 1.0)
-            total = total + weight * compare(part, embedded.targets[name], reduction="none").mean(1).sum()
+            error = compare(part, embedded.targets[name], reduction="none")  # [R f]
+            real = embedded.targets_real.get(name)
+            mean = error.mean(1) if real is None else (error * real).sum(1) / real.sum(1).clamp_min(1)
+            total = total + weight * mean.sum()
         return LossSum(total, total.new_tensor(len(prediction)))
 
     def split(self, prediction: Float[Tensor, "R F"]) -> dict[str, Float[Tensor, "R f"]]:
@@ -107,7 +110,11 @@ class Reconstruction(Head):
 
 
 class ClsReconstruction(Reconstruction):
-    """Rebuilds the masked positions from [CLS] and their place alone, so that [CLS] must carry the recording."""
+    """Rebuilds the masked positions from [CLS] and their place alone, so that [CLS] must carry the recording.
+
+    Xiao et al. 2022 (RetroMAE, enhanced decoding: sentence vector plus position) with a layer for each position
+    instead of attention; for EEG, the secondary loss of El Ouahidi et al. 2025 (REVE) rebuilds from one vector too.
+    """
 
     def __init__(self, config: HeadConfig, encoder: EncoderConfig) -> None:
         super().__init__(config, encoder)

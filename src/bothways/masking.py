@@ -59,8 +59,8 @@ def block_positions(
     """Hides blocks in space and time: a run of patches on a channel and its nearest neighbours.
 
     Neighbouring electrodes and moments are much alike; hiding single ones would ask for interpolation only.
-    Blocks over the rows and columns of an image are Bao et al. 2022 (BEiT, section 2.3, algorithm 1); here a row's
-    neighbours are those on the head.
+    Bao et al. 2022 (BEiT, algorithm 1) hide blocks of an image so, El Ouahidi et al. 2025 (REVE) blocks of EEG in
+    space and time.
     The number of hidden positions is exact: the last block stops where it is reached.
 
     Args:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from bothways.encoder import Rows
 from models import FORMS, Form
 
 KEYS = Path(__file__).resolve().parent.parent / "golden" / "checkpoint_keys.json"
@@ -261,6 +262,59 @@ def test_what_is_hidden_cannot_be_seen(form: Form) -> None:
         one, other = model(batch), model({**batch, "signals": changed})
     assert torch.equal(one.rows.values, other.rows.values)
     assert not torch.allclose(one.embedded.targets["samples"], other.embedded.targets["samples"])
+
+
+@pytest.mark.parametrize("form", [FORMS["eeg_all_channels"]], ids=["eeg_all_channels"])
+def test_a_missing_channel_of_a_token_does_not_count_in_the_loss(form: Form) -> None:
+    """Its numbers, however wrong, add nothing, and the mean is over the others'."""
+    model = form.build().double().eval()
+    batch = double(form.batch())
+    batch["patch_mask"][:] = True
+    batch["patch_mask"][:, 3] = False
+    head = model.heads["reconstruction"]
+    with torch.no_grad():
+        output = model(batch)
+        prediction = torch.zeros_like(output.predictions["reconstruction"])
+        parts = head.split(prediction)
+        for name, part in parts.items():
+            per_channel = part.unflatten(1, (4, -1))
+            per_channel[:, :3] = output.embedded.targets[name].unflatten(1, (4, -1))[:, :3] + 0.5
+            per_channel[:, 3] = 100.0
+        loss = head.loss(torch.cat(list(parts.values()), dim=1), output.embedded, batch)
+    assert float(loss.mean()) == pytest.approx(2 * 0.5 * 0.5**2, rel=1e-12)  # smooth L1, two features
+
+
+@channel_tokens
+def test_places_keep_their_precision_under_bf16(form: Form) -> None:
+    config = form.config.model_copy(
+        update={"patches": form.config.patches.model_copy(update={"positions": "sinusoidal"})}
+    )
+    model, batch = Form(config).build(), form.batch()
+    with torch.no_grad():
+        exact = model.embedding(batch).place
+        with torch.autocast("cpu", torch.bfloat16):
+            lower = model.embedding(batch).place
+    assert torch.equal(exact, lower)
+    # A whole model in bfloat16 rounds the codes, not the coordinates that go through the waves.
+    half = Form(config).build().bfloat16()
+    codes: list[Tensor] = []
+    half.embedding.anode.register_forward_pre_hook(lambda _, inputs: codes.append(inputs[0].float()))
+    with torch.no_grad():
+        half.embedding._electrodes(batch["positions"])
+    xyz = batch["positions"][:, :, 0].nan_to_num()
+    finest = (xyz * torch.pi * 8).sin()
+    assert (codes[0][..., 3 + 9 : 3 + 12] - finest).abs().max() < 0.004  # half a step of bfloat16 below 1
+
+
+def test_rows_that_are_not_there_are_refused() -> None:
+    """Padding on the left leaves no [CLS] at position 0; before, the other sequences' rows moved up."""
+    selected = torch.tensor([[True, True, False], [False, True, True]])
+    rows = Rows(torch.arange(4.0)[:, None], selected)
+    assert rows.take(torch.tensor([[False, True, False], [False, False, True]])).squeeze(1).tolist() == [1.0, 3.0]
+    with pytest.raises(ValueError, match=r"expected \[CLS\] at position 0 of every sequence, found padding"):
+        rows.cls()
+    with pytest.raises(ValueError, match="expected positions that were encoded, 2 of them are padding"):
+        rows.take(torch.ones(2, 3, dtype=torch.bool))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -20,7 +21,11 @@ N_WAVES = 4
 
 
 class LogSpectrum(nn.Module):
-    """Log10 power spectral density (Hann window) of each patch, in microvolts squared per hertz."""
+    """Log10 power spectral density of each patch, in microvolts squared per hertz.
+
+    One periodogram with a Hann window (Welch 1967), as a matrix product; the logarithm brings EEG power close to a
+    normal distribution (Gasser et al. 1982).
+    """
 
     waves: Tensor
 
@@ -53,6 +58,8 @@ class PatchEmbedding(nn.Module):
 
     Two forms: one token per channel and patch (any montage; the place is a wave code of the electrode's coordinates
     and the position in time), or all channels of a patch flattened in one token (a fixed list of channels).
+    A patch that is not real is no token in the first form. In the second the channel's part of the token is 0 (the
+    median signal, the mean spectrum) and does not count in the loss.
 
     Args:
         config: patch settings; for `all_channels` with its channel names filled in.
@@ -155,19 +162,28 @@ class PatchEmbedding(nn.Module):
             features = {name: feature.flatten(1, 2) for name, feature in features.items()}  # [B T f]
             tokens = self.patches(torch.cat([features[name] for name in self.config.features], dim=2))
         content = self.E_patch(self.patch(tokens))  # [B T D]
-        place = self._place(batch, real.shape, content)  # [B L D]
+        place = self._place(batch, real.shape)  # [B L D]
         cls = self.cls.expand(len(content), 1, -1)
         self.Z0(torch.cat([cls, content], dim=1) + place)
         masked = batch.get("masked")
         targets: dict[str, Tensor] = {}
+        targets_real: dict[str, Tensor] = {}
         if masked is not None:
             masked = masked.flatten(1)  # [B T]
             targets = {name: features[name][masked] for name in self.targets}
+            if self.together and not bool(batch["patch_mask"].all()):
+                channels = batch["patch_mask"].transpose(1, 2)[masked]  # [R C]
+                n_channels = channels.shape[1]
+                targets_real = {
+                    name: channels.repeat_interleave(size // n_channels, dim=1) for name, size in self.targets.items()
+                }
             content = self._hide(content, batch)
             masked = torch.cat([torch.zeros_like(masked[:, :1]), masked], dim=1)  # [B L]
         hidden = self.Z(torch.cat([cls, content], dim=1) + place)
         attention_mask = torch.cat([torch.ones_like(real[:, 0, :1]), real.flatten(1)], dim=1)  # [B L]
-        return Embedded(hidden, None if bool(attention_mask.all()) else attention_mask, masked, place, targets)
+        return Embedded(
+            hidden, None if bool(attention_mask.all()) else attention_mask, masked, place, targets, targets_real
+        )
 
     def _hide(self, content: Float[Tensor, "B T D"], batch: Mapping[str, Tensor]) -> Float[Tensor, "B T D"]:
         action = batch["action"].flatten(1)[..., None]  # [B T 1]
@@ -175,8 +191,10 @@ class PatchEmbedding(nn.Module):
         content = torch.where(action == Action.RANDOM, content.gather(1, other), content)
         return torch.where(action == Action.MASK, self.mask.to(content.dtype), content)
 
-    def _place(self, batch: Mapping[str, Tensor], shape: torch.Size, like: Tensor) -> Float[Tensor, "B L D"]:
+    def _place(self, batch: Mapping[str, Tensor], shape: torch.Size) -> Float[Tensor, "B L D"]:
+        """Returns the places in the weights' precision, also where the rest is computed in a lower one."""
         n_batch, n_groups, n_patches = shape
+        weight = self.patch.weight
         if self.config.positions == "learned":
             if n_patches > self.config.max_patches:
                 raise UserError(
@@ -185,24 +203,30 @@ class PatchEmbedding(nn.Module):
                 )
             time = self.time.weight[: n_patches + 1]
         else:
-            time = sinusoids(n_patches + 1, like.shape[2]).to(like)
+            time = sinusoids(n_patches + 1, len(weight)).to(weight)
         place = time[1:].repeat(n_groups, 1).expand(n_batch, -1, -1)  # [B T D]
         if not self.together:
-            where = self._electrodes(batch["positions"].to(like))  # [B C D]
+            with torch.autocast(weight.device.type, enabled=False):
+                where = self._electrodes(batch["positions"])  # [B C D]
             place = place + where.repeat_interleave(n_patches, dim=1)
         return torch.cat([time[:1].expand(n_batch, 1, -1), place], dim=1)
 
     def _electrodes(self, positions: Float[Tensor, "B C 2 3"]) -> Float[Tensor, "B C D"]:
         known: Bool[Tensor, "B C 2 1"] = ~positions.isnan().any(-1, keepdim=True)
-        xyz = positions.nan_to_num()
+        # At least float32: bfloat16 would turn the finest wave by a tenth of a radian.
+        xyz = positions.to(torch.promote_types(self.anode.weight.dtype, torch.float32)).nan_to_num()
         waves = torch.cat([xyz * (math.pi * 2**k) for k in range(N_WAVES)], dim=-1)  # [B C 2 3·waves]
-        code = torch.cat([xyz, waves.sin(), waves.cos()], dim=-1) * known
+        code = (torch.cat([xyz, waves.sin(), waves.cos()], dim=-1) * known).to(self.anode.weight)
         anode = torch.where(known[:, :, 0], self.anode(code[:, :, 0]), self.no_position)
         return anode + self.cathode(code[:, :, 1])
 
 
+@lru_cache(maxsize=16)
 def sinusoids(length: int, size: int) -> Float[Tensor, "length size"]:
-    """Returns the sinusoidal position code (Vaswani et al. 2017, section 3.5), in float64."""
+    """Returns the sinusoidal position code (Vaswani et al. 2017, section 3.5), in float64.
+
+    One tensor for all who ask: not to be changed in place.
+    """
     position = torch.arange(length, dtype=torch.float64)[:, None]
     rates = torch.exp(-math.log(10000.0) * torch.arange(0, size, 2, dtype=torch.float64) / size)
     code = torch.zeros(length, size, dtype=torch.float64)
