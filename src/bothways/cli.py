@@ -102,7 +102,7 @@ def prepare(
     overwrite: Overwrite = False,
     json: AsJson = False,
 ) -> None:
-    """Filter, resample and scale recordings into a store that training reads."""
+    """Filter, resample and scale recordings into a store; exit 2 if one could not be used (the others are)."""
     from bothways import run
 
     result = run.prepare(
@@ -110,14 +110,41 @@ def prepare(
         unit=unit, overwrite=overwrite,
     )  # fmt: skip
     if json:
-        return _print_json(result)
+        _print_json(result)
+        raise typer.Exit(2 if result["skipped"] else 0)
     for skipped in result["skipped"]:
-        out.print(f"skipped {skipped['file']}: {skipped['reason']}", markup=False)
+        out.print(f"skipped {skipped['file']}: {skipped['reason']}")
     _print_notes(result["notes"])
     out.print(
         f"{result['store']}: {result['recordings']} recordings of {result['subjects']} people, "
         f"{result['duration_s'] / 60:.1f} minutes, {len(result['skipped'])} skipped"
     )
+    raise typer.Exit(2 if result["skipped"] else 0)
+
+
+@eeg.command(epilog="Example: bothways eeg split --data store --out split.json")
+def split(
+    data: Data,
+    out_file: Annotated[Path, typer.Option("--out", help="Split file (JSON) to write; must not exist.")],
+    seed: Annotated[int, typer.Option(min=0, help="Another seed, another division.")] = 0,
+    train_fraction: Annotated[float, typer.Option(min=0, max=1, help="Share of the people to train on.")] = 0.6,
+    validation_fraction: Annotated[float, typer.Option(min=0, max=1, help="Share to look at while training.")] = 0.2,
+    overwrite: Overwrite = False,
+    json: AsJson = False,
+) -> None:
+    """Divide people into train, validation and test once, for pretrain and finetune alike."""
+    from bothways import run
+
+    result = run.split(
+        data, out_file, seed=seed, train_fraction=train_fraction, validation_fraction=validation_fraction,
+        overwrite=overwrite,
+    )  # fmt: skip
+    if json:
+        return _print_json(result)
+    for part in ("train", "validation", "test"):
+        out.print(f"{part}: {len(result[part])} people: {', '.join(result[part])}")
+    for note in result["notes"]:
+        out.print(f"warning: {note}")
 
 
 @eeg.command(epilog="Example: bothways eeg pretrain --data store --out run --set training.steps=2000")
@@ -167,7 +194,7 @@ def finetune(
     for part, counts in result["windows"].items():
         people = result["split"][part]
         shown = ", ".join(f"{n} {name}" for name, n in counts.items())
-        out.print(f"{part}: {len(people)} people, windows: {shown}", markup=False)
+        out.print(f"{part}: {len(people)} people, windows: {shown}")
     if result["load_report"]:
         left = {key: len(names) for key, names in result["load_report"].items()}
         out.print(f"weights: {left['matched']} loaded, {left['missing']} new, {left['unexpected']} not used")
@@ -199,10 +226,10 @@ def evaluate(
         )  # fmt: skip
     out.print(table)
     support = ", ".join(f"{n} {name}" for name, n in result["model"]["support"].items())
-    out.print(f"{result['model']['n_subjects']} people, windows: {support}", markup=False)
+    out.print(f"{result['model']['n_subjects']} people, windows: {support}")
     out.print(f"overlap of the tested people with pretraining: {result['pretraining_overlap']['kind']}")
     for note in result["notes"]:
-        out.print(note, markup=False)
+        out.print(note)
 
 
 @eeg.command(epilog="Example: bothways eeg predict run2 new.edf --out predictions")
@@ -212,37 +239,41 @@ def predict(
     out_folder: Out,
     baseline: Baseline = None,
     stride_s: Annotated[float | None, typer.Option(help="From one window to the next; as in training.")] = None,
+    notch_hz: Annotated[float | None, typer.Option(help="Mains frequency there; as in training.")] = None,
     subject_from: SubjectFrom = "path",
     unit: Unit = None,
     overwrite: Overwrite = False,
     json: AsJson = False,
 ) -> None:
-    """Predict the class of each window of new recordings."""
+    """Predict the class of each window of new recordings; exit 2 if one could not be used (the others are)."""
     from bothways import run
 
     result = run.predict(
-        run_folder, files, out_folder, baseline=baseline, stride_s=stride_s, subject_from=subject_from, unit=unit,
+        run_folder, files, out_folder, baseline=baseline, stride_s=stride_s, notch_hz=notch_hz,
+        subject_from=subject_from, unit=unit,
         overwrite=overwrite,
     )  # fmt: skip
     if json:
         _print_json(result)
     else:
-        table = _table("file", "windows", "predicted", "mean probability", "written")
+        table = _table("file", "windows", "predicted", "mean probability", "s without", "written")
         for r in result["recordings"]:
             counts = ", ".join(f"{n} {name}" for name, n in r["counts"].items())
             means = ", ".join(f"{p:.2f} {name}" for name, p in r["mean_probability"].items())
-            table.add_row(r["file"], str(r["windows"]), counts, means, str(out_folder / r["csv"]))
+            table.add_row(
+                r["file"], str(r["windows"]), counts, means, f"{r['uncovered_s']:g}", str(out_folder / r["csv"])
+            )
         out.print(table)
         for skipped in result["skipped"]:
-            out.print(f"skipped {skipped['file']}: {skipped['reason']}", markup=False)
-    raise typer.Exit(1 if result["skipped"] else 0)
+            out.print(f"skipped {skipped['file']}: {skipped['reason']}")
+    raise typer.Exit(2 if result["skipped"] else 0)
 
 
 def _print_notes(said: dict[str, list[str]]) -> None:
     """Prints the first message of each kind and how many more there are; all of them are in --json."""
     for kind, messages in said.items():
         more = f" (and {len(messages) - 1} more; --json has all)" if len(messages) > 1 else ""
-        out.print(f"{kind}: {messages[0]}{more}", markup=False)
+        out.print(f"{kind}: {messages[0]}{more}")
 
 
 def _print_training(result: dict[str, Any]) -> None:
@@ -284,6 +315,9 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
+    except MemoryError:
+        print("error: not enough memory; lower training.batch_size or windows.window_s", file=sys.stderr)
+        raise SystemExit(2) from None
     except OSError as problem:
         print(f"error: {problem}; check the path, its permissions and the space left", file=sys.stderr)
         raise SystemExit(2) from None

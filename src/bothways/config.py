@@ -3,13 +3,14 @@
 import difflib
 import json
 import tomllib
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from bothways.errors import UserError
+from bothways.errors import BothwaysWarning, UserError
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -247,12 +248,12 @@ class TrainingConfig(Settings):
     learning_rate: Positive = 1e-3
     weight_decay: Annotated[float, Field(ge=0)] = 0.05
     """Not applied to biases, norms and single vectors."""
-    beta2: Fraction = 0.98
+    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.98
     warmup_fraction: Fraction = 0.1
     max_grad_norm: Positive = 1.0
     precision: Literal["auto", "float32", "bf16"] = "auto"
     """`auto` = bf16 autocast on an accelerator that has it, float32 elsewhere."""
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     log_every: Count = 50
     workers: Annotated[int, Field(ge=0)] = 0
 
@@ -268,6 +269,13 @@ class PretrainConfig(Settings):
     training: TrainingConfig = TrainingConfig()
     validation_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Share of the subjects kept out to measure the reconstruction error on."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "PretrainConfig":
+        weights = {"samples": self.objective.samples_weight, "spectrum": self.objective.spectrum_weight}
+        if not any(weights[name] for name in self.patches.features if name in weights):
+            raise ValueError("nothing to learn: the objective's weight of every feature of the patches is 0; raise one")
+        return self
 
 
 class FinetuneConfig(Settings):
@@ -310,7 +318,41 @@ def load_config(kind: type[S], path: Path | None = None, changes: Sequence[str] 
         values = _merge(values, from_file)
     for change in changes:
         values = _merge(values, _parse_change(change))
-    return validate(kind, values, source=str(path) if path else "settings")
+    settings = validate(kind, values, source=str(path) if path else "settings")
+    for message in without_effect(settings):
+        warnings.warn(message, BothwaysWarning, stacklevel=2)
+    return settings
+
+
+def without_effect(settings: Settings) -> list[str]:
+    """Names the settings that were changed and change nothing, each with the reason."""
+    found: list[str] = []
+
+    def changed(name: str, why: str) -> None:
+        part: Any = settings
+        kind: type[Any] = type(settings)
+        for step in name.split("."):
+            part, kind = getattr(part, step, None), type(part)
+            if part is None:
+                return
+        if part != kind.model_fields[name.split(".")[-1]].default:
+            found.append(f"{name} has no effect: {why}")
+
+    patches, masking = getattr(settings, "patches", None), getattr(settings, "masking", None)
+    if isinstance(patches, PatchConfig):
+        if patches.positions == "sinusoidal":
+            changed("patches.max_patches", 'it belongs to patches.positions = "learned"')
+        if "spectrum" not in patches.features:
+            changed("patches.spectrum_hz", "the patches hold no spectrum")
+            changed("objective.spectrum_weight", "the patches hold no spectrum")
+        if "samples" not in patches.features:
+            changed("objective.samples_weight", "the patches hold no samples")
+        if patches.tokens == "all_channels":
+            changed("masking.block_space", "a token holds all channels")
+    if isinstance(masking, MaskingConfig) and masking.kind == "random":
+        changed("masking.block_space", "positions are hidden singly")
+        changed("masking.block_time", "positions are hidden singly")
+    return found
 
 
 def validate(kind: type[S], values: dict[str, Any], source: str = "settings") -> S:

@@ -1,5 +1,6 @@
 """Random numbers as pure functions of (purpose, seed, epoch, sample id); no global generator is touched."""
 
+from functools import lru_cache
 from zlib import crc32
 
 import numpy as np
@@ -19,6 +20,9 @@ def generator(purpose: str, seed: int, epoch: int = 0, sample_id: int = 0) -> np
     return np.random.default_rng([crc32(purpose.encode()), seed, epoch, sample_id])
 
 
+@lru_cache(maxsize=4)
 def epoch_order(n_samples: int, seed: int, epoch: int) -> np.ndarray:
-    """Returns the order in which one epoch visits `n_samples` samples, [n_samples] int64."""
-    return generator("order", seed, epoch).permutation(n_samples)
+    """Returns the order in which one epoch visits `n_samples` samples, [n_samples] int64, read-only."""
+    order = generator("order", seed, epoch).permutation(n_samples)
+    order.flags.writeable = False  # the next caller gets the same array
+    return order

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -55,14 +55,30 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path}: expected JSON, but it cannot be read ({problem})") from None
 
 
-def check_output(out: Path, *, overwrite: bool = False) -> None:
+OURS = ("store.json", "manifest.json", "predictions.json")
+"""One of these lies in every folder that a command writes: only such a folder is ever replaced."""
+
+
+def check_output(out: Path, *, overwrite: bool = False, inputs: Iterable[str | Path] = ()) -> None:
     """Checks, before any work, that `out` can be made.
 
+    Args:
+        out: the folder to write.
+        overwrite: whether it may be replaced.
+        inputs: what is read to make it: it may neither be nor hold one of them.
+
     Raises:
-        UserError: it exists and `overwrite` is false, or its folder cannot be written.
+        UserError: it exists and `overwrite` is false, it is something else than an earlier output, it touches an input,
+            or its folder cannot be written.
     """
     if out.exists() and not overwrite:
         raise UserError(f"{out}: already exists; choose another --out, or pass --overwrite to replace it")
+    if out.exists() and not (out.is_dir() and (not any(out.iterdir()) or any((out / name).exists() for name in OURS))):
+        raise UserError(f"{out}: not a folder that bothways wrote, so it is not overwritten; choose another --out")
+    real = out.resolve()
+    for path in map(Path, inputs):
+        if real in (path.resolve(), *path.resolve().parents):
+            raise UserError(f"{out}: the output may not be or hold the input {path}; choose another --out")
     parent = out.absolute().parent
     while not parent.exists():
         parent = parent.parent

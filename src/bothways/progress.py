@@ -67,12 +67,12 @@ def progress(title: str, total: int, unit: str, *, every_s: float = 10.0) -> Ite
             meter.line()
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
     )
     with Progress(*columns, console=console) as bar:
         yield Meter(title, total, unit, bar, every_s)

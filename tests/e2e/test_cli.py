@@ -18,7 +18,7 @@ from models import FORMS
 from people import CHANNELS, TINY, WINDOWS, Chain, alpha_uv, write_people
 from recordings import noise_uv, write_edf
 
-COMMANDS = ("check", "prepare", "pretrain", "finetune", "evaluate", "predict")
+COMMANDS = ("check", "prepare", "split", "pretrain", "finetune", "evaluate", "predict")
 Call = Callable[..., tuple[int, str, str]]
 
 
@@ -136,6 +136,8 @@ def test_json_of_every_command(bothways: Call, chain: Chain, tmp_path: Path) -> 
         ),
         "evaluate": run_json(bothways, "eeg", "evaluate", tmp_path / "run"),
     }  # fmt: skip
+    divided = run_json(bothways, "eeg", "split", "--data", chain.store, "--out", tmp_path / "split.json", "--seed", 3)
+    assert sorted([*divided["train"], *divided["validation"], *divided["test"]]) == [str(i) for i in range(6)]
     for command, result in results.items():
         assert result.keys() == chain.results[command].keys()
     predicted = run_json(bothways, "eeg", "predict", tmp_path / "run", chain.data / "sub-0", "--out", tmp_path / "p")
@@ -169,10 +171,10 @@ def test_status_of_check_and_of_partial_work(bothways: Call, chain: Chain, tmp_p
     assert code == 2  # one is unusable
     assert "sub-3.edf" in out
     code, out, _ = bothways("eeg", "prepare", tmp_path / "in", "--out", tmp_path / "store")
-    assert code == 0
+    assert code == 2
     assert "skipped sub-3.edf: " in out
     code, out, _ = bothways("eeg", "predict", chain.finetuned, tmp_path / "in", "--out", tmp_path / "out")
-    assert code == 1
+    assert code == 2
     assert "sub-1.edf" in out
     assert "skipped sub-3.edf: " in out
 

@@ -22,7 +22,7 @@ from bothways.config import (
     load_config,
     to_toml,
 )
-from bothways.errors import UserError
+from bothways.errors import BothwaysWarning, UserError
 
 
 def test_defaults() -> None:
@@ -186,3 +186,23 @@ json_like: st.SearchStrategy[Any] = st.recursive(
 def test_any_value_is_taken_or_refused_by_the_one_error(value: Any, name: str) -> None:
     with suppress(UserError):
         assert isinstance(load_config(PretrainConfig, **{name: value}), PretrainConfig)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        (["masking.kind='random'", "masking.block_space=0.5"], "masking.block_space"),
+        (["patches.max_patches=5"], "patches.max_patches"),
+        (["patches.features=['samples']", "patches.spectrum_hz=[2, 40]"], "patches.spectrum_hz"),
+        (["patches.features=['spectrum']", "objective.samples_weight=2"], "objective.samples_weight"),
+        (["patches.tokens='all_channels'", "masking.block_space=0.5"], "masking.block_space"),
+    ],
+)
+def test_a_setting_without_effect_warns(changes: list[str], named: str) -> None:
+    with pytest.warns(BothwaysWarning, match=f"^{named} has no effect: "):
+        load_config(PretrainConfig, changes=changes)
+
+
+def test_nothing_to_learn_is_refused() -> None:
+    with pytest.raises(UserError, match="nothing to learn"):
+        load_config(PretrainConfig, changes=["patches.features=['spectrum']", "objective.spectrum_weight=0"])

@@ -87,6 +87,7 @@ def test_a_full_disk_leaves_the_old_folder_and_no_rest(tmp_path: Path, monkeypat
     out = tmp_path / "store"
     with new_folder(out) as folder:
         (folder / "a").write_bytes(OLD)
+        (folder / "store.json").write_text("{}")
     monkeypatch.setattr(files.os, "fsync", full_disk)
     with pytest.raises(OSError, match="No space left"), new_folder(out, overwrite=True) as folder:
         (folder / "a").write_bytes(NEW)
@@ -99,6 +100,7 @@ def test_new_folder(tmp_path: Path) -> None:
     with new_folder(out) as folder:
         (folder / "signals").mkdir()
         (folder / "signals" / "a").write_bytes(OLD)
+        (folder / "store.json").write_text("{}")
         assert not out.exists()
     assert (out / "signals" / "a").read_bytes() == OLD
     with new_folder(out, overwrite=True) as folder:
@@ -121,6 +123,7 @@ MAKE = "with files.new_folder(Path(sys.argv[1]), overwrite=True) as folder:\n   
 def test_a_kill_before_the_folder_is_ready_leaves_the_old_one(tmp_path: Path, moment: str) -> None:
     out = tmp_path / "store"
     out.mkdir()
+    (out / "store.json").write_text("{}")
     (out / "a").write_bytes(OLD)
     code = {
         "block": MAKE.format(NEW[:5]) + "    die()\n",
@@ -134,6 +137,7 @@ def test_a_kill_before_the_folder_is_ready_leaves_the_old_one(tmp_path: Path, mo
 def test_a_kill_between_the_renames_loses_neither_folder(tmp_path: Path) -> None:
     out = tmp_path / "store"
     out.mkdir()
+    (out / "store.json").write_text("{}")
     (out / "a").write_bytes(OLD)
     run_killed("rename = Path.rename\nPath.rename = lambda *a: (rename(*a), die())\n" + MAKE.format(NEW), out)
     contents = {path.read_bytes() for path in tmp_path.glob("*/a")} | {p.read_bytes() for p in tmp_path.glob(".*/a")}
@@ -145,7 +149,8 @@ def test_check_output(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(OLD)
     with pytest.raises(UserError, match="already exists; choose another --out, or pass --overwrite"):
         check_output(tmp_path / "file")
-    check_output(tmp_path / "file", overwrite=True)
+    with pytest.raises(UserError, match="not a folder that bothways wrote"):
+        check_output(tmp_path / "file", overwrite=True)
     with pytest.raises(UserError, match="is a file, expected a folder"):
         check_output(tmp_path / "file" / "store")
 
@@ -154,3 +159,17 @@ def test_check_output_where_nothing_may_be_written(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(files.os, "access", lambda *_: False)  # a superuser may write anywhere
     with pytest.raises(UserError, match="cannot be written; choose another --out"):
         check_output(tmp_path / "store")
+
+
+def test_overwriting_spares_what_is_not_ours_and_what_is_read(tmp_path: Path) -> None:
+    recordings, store = tmp_path / "recordings", tmp_path / "recordings" / "store"
+    store.mkdir(parents=True)
+    (recordings / "a.edf").write_bytes(OLD)
+    with pytest.raises(UserError, match="not a folder that bothways wrote"), new_folder(recordings, overwrite=True):
+        pass
+    check_output(store, overwrite=True, inputs=[recordings])  # empty: nothing is lost
+    (recordings / "store.json").write_text("{}")
+    for inputs in ([recordings], [recordings / "a.edf"], [store]):
+        with pytest.raises(UserError, match="the output may not be or hold the input"):
+            check_output(recordings, overwrite=True, inputs=inputs)
+    assert (recordings / "a.edf").read_bytes() == OLD

@@ -244,8 +244,7 @@ def test_a_loss_that_is_not_finite_stops_and_names_step_and_file() -> None:
     with pytest.raises(UserError) as caught:
         train(model, Poisoned(), QUICK, title="fine-tune")
     message = str(caught.value)
-    assert message.startswith(f"fine-tune: the loss of step {step} is inf; the batch came from ")
-    assert ", ".join(sorted(f"text-{i}.txt" for i in plan.step(step)[0])) in message
+    assert message.startswith(f"fine-tune: the loss of step {step + 1} is inf; it comes from text-3.txt; ")
     assert "\n" not in message
 
 

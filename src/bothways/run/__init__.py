@@ -6,5 +6,6 @@ from bothways.run.finetune import finetune
 from bothways.run.predict import predict
 from bothways.run.prepare import prepare
 from bothways.run.pretrain import pretrain
+from bothways.run.split import split
 
-__all__ = ["check", "evaluate", "finetune", "predict", "prepare", "pretrain"]
+__all__ = ["check", "evaluate", "finetune", "predict", "prepare", "pretrain", "split"]

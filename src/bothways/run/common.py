@@ -68,20 +68,47 @@ def baselines_of(store: eeg.Store, patches: PatchConfig) -> eeg.Baselines | None
     return eeg.subject_baselines(store, eeg.cut_windows(store, one_patch, spans=spans), patches)
 
 
-def make_source(
-    store: eeg.Store,
-    windows: eeg.Windows,
-    patches: PatchConfig,
-    *,
-    masking: MaskingConfig | None = None,
-    seed: int = 0,
-    jitter_s: float = 0.0,
-) -> eeg.WindowSource:
-    """Makes a source of windows with the baselines that the model wants."""
-    return eeg.WindowSource(
-        store, windows, patches,
-        masking=masking, seed=seed, jitter_s=jitter_s, baselines=baselines_of(store, patches),
-    )  # fmt: skip
+class Sources:
+    """Makes sources of windows of one store for one model, with the baselines that it wants, read once."""
+
+    def __init__(self, store: eeg.Store, patches: PatchConfig) -> None:
+        self.store, self.patches = store, patches
+        self.baselines = baselines_of(store, patches)
+
+    def of(
+        self, windows: eeg.Windows, *, masking: MaskingConfig | None = None, seed: int = 0, jitter_s: float = 0.0
+    ) -> eeg.WindowSource:
+        """Makes the source of a table of windows."""
+        return eeg.WindowSource(
+            self.store, windows, self.patches,
+            masking=masking, seed=seed, jitter_s=jitter_s, baselines=self.baselines,
+        )  # fmt: skip
+
+
+def usable(sources: Sources, windows: eeg.Windows) -> eeg.Windows:
+    """Returns the windows that hold at least one real patch: nothing can be learned or said of the others.
+
+    Raises:
+        UserError: there is none.
+    """
+    kept = windows.select(sources.of(windows).usable())
+    if len(kept) == 0:
+        file = sources.store.recordings[int(windows.recording[0])].file
+        raise UserError(f"{file}: no window holds a usable patch; look at it with `bothways eeg check`")
+    return kept
+
+
+def guessed_subjects(store: eeg.Store, subjects: Collection[str]) -> list[str]:
+    """Returns a note where whose a recording is was guessed: a split by person then rests on file names."""
+    guessed = [
+        r.file for r in store.recordings if r.subject in subjects and any(n.code == "subject_guessed" for n in r.notes)
+    ]
+    if not guessed:
+        return []
+    return [
+        f"{len(guessed)} recordings have no subject in their path and count as a person each (e.g. {guessed[0]}); if a "
+        "person has several, prepare again with --subject-from, or people are trained and tested on at once"
+    ]
 
 
 def of_subjects(windows: eeg.Windows, subjects: Collection[str]) -> eeg.Windows:

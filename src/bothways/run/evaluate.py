@@ -19,7 +19,7 @@ from bothways.evaluation import (
 )
 from bothways.files import read_json, write_json
 from bothways.model import Model, load_weights
-from bothways.run.common import check_contract, fill_channels, make_source, of_subjects
+from bothways.run.common import Sources, check_contract, fill_channels, guessed_subjects, of_subjects, usable
 from bothways.run.finetune import SCRATCH
 from bothways.training import (
     MANIFEST,
@@ -32,7 +32,7 @@ from bothways.training import (
     load_tensors,
 )
 
-EVALUATION = "evaluation.json"
+EVALUATION = {"test": "evaluation.json", "validation": "evaluation-validation.json"}
 
 
 def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "test") -> dict[str, Any]:
@@ -40,7 +40,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
 
     The controls: chance, majority, band power + logistic regression (of the channels that all recordings have), and
     a closed-form probe on the frozen encoder that the run started from. One that cannot be had is left out with a
-    note. The result is also written to `evaluation.json` in the run.
+    note. The result is also written to `evaluation.json` (`evaluation-validation.json`) in the run.
 
     Args:
         run: a fine-tuned run.
@@ -58,7 +58,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
     manifest = finetuned_manifest(run)
     settings = load_config(FinetuneConfig, run / RECIPE)
     split = Split.of(manifest["split"])
-    if part not in ("test", "validation"):
+    if part not in EVALUATION:
         raise UserError(f"--part: expected test or validation, got {part}")
     store = eeg.Store.open(data or manifest["data"]["store"])
     model = load_run(run, eeg.build_embedding)
@@ -70,9 +70,10 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
     tested, training = of_subjects(windows, getattr(split, part)), of_subjects(windows, split.train)
     if len(tested) == 0 or windows.classes != manifest["classes"]:
         raise UserError(f"{run}: no labelled window of the {part} subjects in {store.path}; give the run's own --data")
-    tested_source = make_source(store, tested, model.config.patches)
-    training_source = make_source(store, training, model.config.patches)
-    notes: list[str] = []
+    sources = Sources(store, model.config.patches)
+    tested, training = usable(sources, tested), usable(sources, training)
+    tested_source, training_source = sources.of(tested), sources.of(training)
+    notes = guessed_subjects(store, {*split.train, *getattr(split, part)})
     scores = {"majority": majority(training.label, len(tested), len(windows.classes))}
     try:
         scores["band_power"] = _band_power(store, training, tested, model.config.patches)
@@ -80,11 +81,12 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
         notes.append(f"no band power: {problem}")
     encoder = _pretrained(manifest, notes)
     if encoder is not None:
-        probe = ridge_probe(
-            infer(encoder, training_source, cls_features), training.label, len(windows.classes),
-            subjects=training.subject.tolist(),
-        )  # fmt: skip
-        scores["frozen_probe"] = probe.scores(infer(encoder, tested_source, cls_features))
+        features = infer(encoder, training_source, cls_features)
+        try:
+            probe = ridge_probe(features, training.label, len(windows.classes), subjects=training.subject.tolist())
+            scores["frozen_probe"] = probe.scores(infer(encoder, tested_source, cls_features))
+        except UserError as problem:
+            notes.append(f"no frozen probe: {problem}")
 
     def metrics(values: np.ndarray) -> dict[str, Any]:
         return classification_metrics(tested.label, values, windows.classes, tested.subject)
@@ -102,7 +104,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
         "pretraining_overlap": _overlap(manifest, store, set(getattr(split, part))),
         "notes": notes,
     }
-    write_json(run / EVALUATION, result)
+    write_json(run / EVALUATION[part], result)
     return result
 
 
@@ -137,8 +139,10 @@ def _band_power(store: eeg.Store, training: eeg.Windows, tested: eeg.Windows, mo
     assert reader.spectrum is not None
     frequencies_hz = reader.spectrum.frequencies_hz
 
+    sources = Sources(store, patches)
+
     def features(windows: eeg.Windows) -> np.ndarray:
-        source = make_source(store, windows, patches)
+        source = sources.of(windows)
         spectra = []
         for i in range(len(source)):
             batch = source.batch(np.array([i]))
@@ -166,17 +170,23 @@ def _pretrained(manifest: dict[str, Any], notes: list[str]) -> Model | None:
 
 
 def _overlap(manifest: dict[str, Any], store: eeg.Store, subjects: set[str]) -> dict[str, Any]:
-    """Says how the pretraining data touches the tested people: none, same subject, same recording, or unknown."""
-    if manifest["from"] == SCRATCH:
-        return {"kind": "none", "recordings": []}
-    data = (manifest["pretraining"] or {}).get("data")
-    if not data:
-        return {"kind": "unknown", "recordings": []}
-    seen = {entry["sha256"] for entry in data["recordings"]}
-    same = sorted(r.file for r in store.recordings if r.subject in subjects and r.sha256 in seen)
-    if same:
-        return {"kind": "same recording", "recordings": same}
-    people = sorted(subjects & set(data["subjects"]))
-    if people and data["store"] == str(store.path.absolute()):
-        return {"kind": "same subject", "recordings": [r.file for r in store.recordings if r.subject in people]}
-    return {"kind": "none", "recordings": []}
+    """Says how all that the weights were trained on before touches the tested people.
+
+    `same recording` (equal content), `same subject` (an equal name, in whatever store), `none`, or `unknown` where a
+    run on the way does not say what it saw.
+    """
+    seen: set[str] = set()
+    people: set[str] = set()
+    earlier = manifest
+    while earlier["from"] != SCRATCH:
+        earlier = earlier["pretraining"] or {}
+        if "data" not in earlier:
+            return {"kind": "unknown", "recordings": []}
+        seen |= {entry["sha256"] for entry in earlier["data"]["recordings"]}
+        people |= set(earlier["data"]["subjects"])
+        earlier = {"from": SCRATCH} | earlier  # a pretrained run started from nothing
+    tested = [r for r in store.recordings if r.subject in subjects]
+    same = sorted(r.file for r in tested if r.sha256 in seen)
+    named = sorted(r.file for r in tested if r.subject in people)
+    kind = "same recording" if same else "same subject" if named else "none"
+    return {"kind": kind, "recordings": same or named}

@@ -21,7 +21,16 @@ from bothways.evaluation import (
 )
 from bothways.files import check_output, new_folder, read_json
 from bothways.model import LoadReport, Model, load_weights
-from bothways.run.common import check_contract, fill_channels, make_source, of_subjects, parameters_of, provenance
+from bothways.run.common import (
+    Sources,
+    check_contract,
+    fill_channels,
+    guessed_subjects,
+    of_subjects,
+    parameters_of,
+    provenance,
+    usable,
+)
 from bothways.training import (
     MANIFEST,
     METRICS,
@@ -70,10 +79,12 @@ def finetune(
     """
     out = Path(out)
     settings = load_config(FinetuneConfig, Path(recipe) if recipe else None, changes)
-    check_output(out, overwrite=overwrite)
+    check_output(out, overwrite=overwrite, inputs=(data, labels, *([] if str(start) == SCRATCH else [start])))
     store = eeg.Store.open(data)
+    earlier: dict[str, Any] | None = None
     if str(start) != SCRATCH:
         check_contract(load_config_of(Path(start)), store)
+        earlier = read_json(Path(start) / MANIFEST)
     given = eeg.read_labels(labels)
     windows = eeg.cut_windows(store, settings.windows, labels=given)
     notes = [note.message for note in windows.notes]
@@ -93,6 +104,7 @@ def finetune(
             raise UserError(f"no training subject has {', '.join(lacking)}; choose another split or seed")
         if lacking and getattr(chosen, part):
             notes.append(f"the {part} subjects have no window of {', '.join(lacking)}")
+    notes += guessed_subjects(store, {*chosen.train, *chosen.validation, *chosen.test})
     for note in notes:
         warnings.warn(note, BothwaysWarning, stacklevel=2)
 
@@ -107,7 +119,9 @@ def finetune(
     model, report, settings = _start(start, store, settings, head)
     assert model.config.patches is not None
     patches, seed = model.config.patches, settings.training.seed
-    source = make_source(store, training, patches, seed=seed, jitter_s=settings.windows.jitter_s)
+    sources = Sources(store, patches)
+    training = usable(sources, training)
+    source = sources.of(training, seed=seed, jitter_s=settings.windows.jitter_s)
     if report is None:
         assert isinstance(model.embedding, eeg.PatchEmbedding)
         eeg.fit_spectrum(model.embedding, source)
@@ -116,7 +130,8 @@ def finetune(
         model.encoder.requires_grad_(False)
     evaluate = None
     if len(validation):
-        validation_source = make_source(store, validation, patches)
+        validation = usable(sources, validation)
+        validation_source = sources.of(validation)
 
         def evaluate(m: Model) -> dict[str, Any]:
             scores = infer(m, validation_source, class_probabilities)
@@ -133,7 +148,7 @@ def finetune(
             "split": asdict(chosen),
             "windows": {part: of_subjects(windows, getattr(chosen, part)).counts()["classes"] for part in PARTS},
             "notes": notes,
-            "pretraining": None if report is None else read_json(Path(start) / MANIFEST),
+            "pretraining": earlier,
             "seconds": result.seconds,
             "windows_per_s": result.samples_per_s,
         }
@@ -166,7 +181,7 @@ def _split(store: eeg.Store, windows: eeg.Windows, settings: FinetuneConfig, pat
     else:
         split = Split.load(Path(path))
     split.check_known(windows.subject.tolist())
-    check_leak(split, [asdict(recording) for recording in store.recordings])
+    check_leak(split, [{"file": r.file, "subject": r.subject, "sha256": r.sha256} for r in store.recordings])
     return few_subjects(split, settings.labelled_subjects, seed) if settings.labelled_subjects else split
 
 
@@ -187,7 +202,8 @@ def _start(
         model = Model(config, eeg.build_embedding(config))
         model.initialise(seed)
         return model, None, settings
-    config = load_config_of(Path(start)).model_copy(update={"heads": heads})
+    theirs = load_config_of(Path(start))
+    config = theirs.model_copy(update={"heads": heads})
     assert config.patches is not None
     for name in ("encoder", "patches"):
         wanted, default = getattr(settings, name), getattr(FinetuneConfig(), name)
@@ -196,7 +212,12 @@ def _start(
             warnings.warn(message, BothwaysWarning, stacklevel=3)
     model = Model(config, eeg.build_embedding(config))
     model.initialise(seed)
-    report = load_weights(model, load_tensors(Path(start)))
+    weights = load_tensors(Path(start))
+    trained = theirs.heads.get("sequence")
+    if trained is not None and trained.classes != head.classes:
+        # A head of as many other classes would fit, and be wrong.
+        weights = {name: tensor for name, tensor in weights.items() if not name.startswith("heads.sequence.")}
+    report = load_weights(model, weights)
     settings = settings.model_copy(update={"encoder": config.encoder, "patches": config.patches})
     return model, report, settings
 

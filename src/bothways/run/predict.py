@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from bothways import eeg
-from bothways.config import FinetuneConfig, WindowConfig, load_config, validate
+from bothways.config import FinetuneConfig, SignalConfig, WindowConfig, load_config, validate
 from bothways.errors import UserError
-from bothways.files import new_folder, write_json, write_text
+from bothways.files import check_output, new_folder, write_json, write_text
 from bothways.model import Model
 from bothways.progress import progress
-from bothways.run.common import make_source
+from bothways.run.common import Sources, usable
 from bothways.run.evaluate import finetuned_manifest
 from bothways.training import RECIPE, class_probabilities, infer, load_run
 
@@ -27,6 +27,7 @@ def predict(
     *,
     baseline: str | Path | None = None,
     stride_s: float | None = None,
+    notch_hz: float | None = None,
     subject_from: str | Path = "path",
     unit: str | None = None,
     overwrite: bool = False,
@@ -44,12 +45,14 @@ def predict(
         baseline: CSV `file,onset_s,duration_s[,subject]`; needed where the model subtracts a baseline. The
             files that it names are read too, for calibration.
         stride_s: from one window to the next; as in training where not given.
+        notch_hz: mains frequency where the recordings were made; as in training where not given.
         subject_from: see `check`; says whose baseline a recording gets.
         unit: see `check`.
         overwrite: replace `out`.
 
     Returns:
-        `run`, `out`, `recordings` (file, subject, csv, windows, counts, mean probability of each class), `skipped`.
+        `run`, `out`, `recordings` (`file`, `subject`, `csv`, `windows`, `counts`, `mean_probability` of each class,
+        `uncovered_s`: seconds that no usable window covers, `notes`), `skipped`.
 
     Raises:
         UserError: no such run, or none of the recordings can be used.
@@ -70,17 +73,24 @@ def predict(
     windows_config = settings.windows
     if stride_s is not None:
         windows_config = validate(WindowConfig, windows_config.model_dump() | {"stride_s": stride_s}, "predict")
+    signal = model.config.signal
+    if notch_hz is not None:
+        if signal.notch_hz is None:
+            raise UserError(f"{run}: the model was trained with mains left in; leave --notch-hz out")
+        signal = validate(SignalConfig, signal.model_dump() | {"notch_hz": notch_hz}, "predict")
+    check_output(out, overwrite=overwrite, inputs=(*files, run))
     wanted = eeg.scan(files, subject_from)
     extra, rows = ([], []) if baseline is None else _calibration(Path(baseline), files, wanted, subject_from)
     with new_folder(out, overwrite=overwrite) as folder, tempfile.TemporaryDirectory() as scratch:
         store = eeg.prepare(
             [*files, *extra],
             Path(scratch) / "store",
-            model.config.signal,
+            signal,
             subject_from=subject_from,
             unit=unit,
             baseline=rows,
         )
+        sources = Sources(store, model.config.patches)
         names = {one.file for one in wanted}
         done: list[dict[str, Any]] = []
         skipped = [entry for entry in store.head["skipped"] if entry["file"] in names]
@@ -89,7 +99,7 @@ def predict(
                 if recording.file not in names:
                     continue
                 try:
-                    done.append(_predict_one(model, store, index, windows_config, folder))
+                    done.append(_predict_one(model, sources, index, windows_config, folder))
                 except UserError as problem:
                     skipped.append({"file": recording.file, "reason": str(problem)})
                 meter.advance(note=recording.file)
@@ -101,12 +111,12 @@ def predict(
 
 
 def _predict_one(
-    model: Model, store: eeg.Store, index: int, windows_config: WindowConfig, folder: Path
+    model: Model, sources: Sources, index: int, windows_config: WindowConfig, folder: Path
 ) -> dict[str, Any]:
+    store = sources.store
     recording, sfreq_hz = store.recordings[index], store.signal.sfreq_hz
-    assert model.config.patches is not None
-    windows = eeg.cut_windows(store, windows_config, recordings=[index])
-    scores = infer(model, make_source(store, windows, model.config.patches), class_probabilities)
+    windows = usable(sources, eeg.cut_windows(store, windows_config, recordings=[index]))
+    scores = infer(model, sources.of(windows), class_probabilities)
     classes = model.config.heads["sequence"].classes
     length_s = windows.window_samples / sfreq_hz
     lines = io.StringIO()

@@ -8,6 +8,7 @@ from typing import Any
 from bothways import eeg
 from bothways.config import SignalConfig, load_config
 from bothways.errors import UserError
+from bothways.files import check_output
 
 
 def prepare(
@@ -41,6 +42,7 @@ def prepare(
         UserError: nothing usable, a bad baseline file, or `out` cannot be written.
     """
     signal = load_config(SignalConfig, Path(recipe) if recipe else None, changes)
+    check_output(Path(out), overwrite=overwrite, inputs=paths)
     found = eeg.scan(paths, subject_from)
     rows = [] if baseline is None else _baseline_rows(Path(baseline), found)
     store = eeg.prepare(paths, out, signal, subject_from=subject_from, unit=unit, baseline=rows, overwrite=overwrite)

@@ -10,7 +10,7 @@ from bothways.draws import generator
 from bothways.evaluation import Split
 from bothways.files import check_output, new_folder
 from bothways.model import Model
-from bothways.run.common import fill_channels, make_source, of_subjects, parameters_of, provenance
+from bothways.run.common import Sources, fill_channels, of_subjects, parameters_of, provenance
 from bothways.training import METRICS, save_run, train
 
 
@@ -35,15 +35,15 @@ def pretrain(
 
     Returns:
         `run`, `windows`, `subjects`, `validation_subjects`, `parameters`, `seconds`, `windows_per_s`,
-        `loss` (last), `reconstruction` (see `eeg.reconstruction_errors`; on the validation subjects, else on the
-        training ones).
+        `wait_share`, `loss` (last), `reconstruction` (see `eeg.reconstruction_errors`; on the validation subjects,
+        else on the training ones).
 
     Raises:
         UserError: the store, the recipe or the split does not fit; the loss is not finite.
     """
     out = Path(out)
     settings = load_config(PretrainConfig, Path(recipe) if recipe else None, changes)
-    check_output(out, overwrite=overwrite)
+    check_output(out, overwrite=overwrite, inputs=[data])
     store = eeg.Store.open(data)
     windows = eeg.cut_windows(store, settings.windows)
     if split is not None:
@@ -55,9 +55,10 @@ def pretrain(
     used = of_subjects(windows, set(subjects) - set(held_out))
     settings = settings.model_copy(update={"patches": fill_channels(settings.patches, store)})
     patches, seed = settings.patches, settings.training.seed
-    source = make_source(store, used, patches, masking=settings.masking, seed=seed, jitter_s=settings.windows.jitter_s)
+    sources = Sources(store, patches)
+    source = sources.of(used, masking=settings.masking, seed=seed, jitter_s=settings.windows.jitter_s)
     tested_on = of_subjects(windows, held_out) if held_out else used
-    test_source = make_source(store, tested_on, patches, masking=settings.masking, seed=seed)
+    test_source = sources.of(tested_on, masking=settings.masking, seed=seed)
 
     config = ModelConfig(encoder=settings.encoder, patches=patches, signal=store.signal)
     embedding = eeg.build_embedding(config)

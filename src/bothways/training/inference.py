@@ -23,14 +23,14 @@ def infer(
     """Returns `read(model, batch)` of all samples in order, joined along the first axis.
 
     Args:
-        model: put in eval mode.
+        model: moved to the accelerator, where there is one, and put in eval mode.
         source: the samples.
         read: what is wanted of a batch, [B …].
         batch_size: samples at a time; memory is bounded by it.
         advance: told the number of finished samples after each batch.
     """
-    model.eval()
-    device = next(model.parameters()).device
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model.to(device).eval()
     parts = []
     for start in range(0, len(source), batch_size):
         ids = np.arange(start, min(start + batch_size, len(source)))

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from accelerate import Accelerator
-from torch import Tensor
 
 from bothways.config import TrainingConfig
 from bothways.errors import UserError
-from bothways.heads import LossSum
 from bothways.model import Model
 from bothways.progress import progress
 from bothways.training.optim import build_optimizer, learning_rate
@@ -63,10 +62,14 @@ def train(
         raise UserError(f"{title}: expected {unit} to train on, got none; look at the store with `bothways eeg check`")
     # Autocast is our own: accelerate's precision is fixed for the life of a process, a run's is not.
     accelerator = Accelerator(mixed_precision="no")
+    if accelerator.num_processes > 1:
+        raise UserError(
+            f"{title}: training in {accelerator.num_processes} processes is not there yet; start one process"
+        )
     bf16 = _in_bf16(config)
     optimizer = build_optimizer(model, config)
     wrapped, optimizer = accelerator.prepare(model, optimizer)
-    plan = Plan(len(source), config.batch_size, config.seed, accelerator.process_index, accelerator.num_processes)
+    plan = Plan(len(source), config.batch_size, config.seed)
     result = TrainResult()
     evaluate_at = {round(config.steps * (k + 1) / n_evaluations) for k in range(n_evaluations)} if evaluate else set()
     started = ready = time.monotonic()
@@ -82,13 +85,13 @@ def train(
             # Dropout, too, is a function of (seed, step): a resumed run needs no generator's state.
             torch.manual_seed((config.seed << 32) + step)
             with torch.autocast(accelerator.device.type, torch.bfloat16, enabled=bf16):
-                losses = {name: _everywhere(loss, accelerator) for name, loss in wrapped(batch).losses.items()}
+                losses = wrapped(batch).losses
                 loss = model.loss(losses)
             value = float(loss.detach())
             if not torch.isfinite(loss.detach()):
-                names = ", ".join(sorted(set(source.names(plan.step(step)[0]))))
+                names = _not_finite(model, source, *plan.step(step), accelerator.device)
                 raise UserError(
-                    f"{title}: the loss of step {step} is {value}; the batch came from {names}; look at them with "
+                    f"{title}: the loss of step {step + 1} is {value}; it comes from {names}; look there with "
                     "`bothways eeg check`, or lower training.learning_rate"
                 )
             accelerator.backward(loss)
@@ -133,9 +136,13 @@ def _in_bf16(config: TrainingConfig) -> bool:
     return True
 
 
-def _everywhere(loss: LossSum, accelerator: Accelerator) -> LossSum:
-    """Makes the count global, so that gradients averaged over processes are those of one big batch."""
-    if accelerator.num_processes == 1:
-        return loss
-    count: Tensor = accelerator.reduce(loss.count.detach(), "sum")
-    return LossSum(loss.sum * accelerator.num_processes, count)
+@torch.no_grad()
+def _not_finite(model: Model, source: Source, ids: np.ndarray, epochs: np.ndarray, device: torch.device) -> str:
+    """Names the files whose samples have no finite loss of their own; of many, the first ones."""
+    guilty = []
+    for i in range(len(ids)):
+        batch = {name: tensor.to(device) for name, tensor in source.batch(ids[i : i + 1], epochs[i : i + 1]).items()}
+        if not torch.isfinite(model.loss(model(batch).losses)):
+            guilty += source.names(ids[i : i + 1])
+    names = sorted(set(guilty or source.names(ids)))
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -1,0 +1,58 @@
+"""What a user relies on without asking: unseen stays unseen, inputs stay, heads are not mixed up."""
+
+from pathlib import Path
+
+import pytest
+
+from bothways import run
+from bothways.errors import UserError
+from people import TINY, WINDOWS, Chain
+
+
+def test_one_split_keeps_people_unseen_by_both_trainings(chain: Chain, tmp_path: Path) -> None:
+    run.split(chain.store, tmp_path / "split.json", seed=1)
+    with pytest.raises(UserError, match="already exists"):
+        run.split(chain.store, tmp_path / "split.json")
+    short = [*TINY, *WINDOWS, "training.steps=2"]
+    run.pretrain(chain.store, tmp_path / "pre", changes=short, split=tmp_path / "split.json")
+    run.finetune(
+        tmp_path / "pre", chain.store, chain.labels, tmp_path / "tuned",
+        changes=[*WINDOWS, "training.steps=2"], split=tmp_path / "split.json",
+    )  # fmt: skip
+    assert run.evaluate(tmp_path / "tuned")["pretraining_overlap"] == {"kind": "none", "recordings": []}
+    # Seen two runs ago is seen all the same.
+    run.pretrain(chain.store, tmp_path / "all", changes=[*short, "validation_fraction=0"])
+    run.finetune(
+        tmp_path / "all", chain.store, chain.labels, tmp_path / "first",
+        changes=[*WINDOWS, "training.steps=2"], split=tmp_path / "split.json",
+    )  # fmt: skip
+    run.finetune(
+        tmp_path / "first", chain.store, chain.labels, tmp_path / "second",
+        changes=[*WINDOWS, "training.steps=2"], split=tmp_path / "split.json",
+    )  # fmt: skip
+    assert run.evaluate(tmp_path / "second")["pretraining_overlap"]["kind"] == "same recording"
+
+
+def test_one_labelled_person_is_evaluated_without_the_probe(chain: Chain, tmp_path: Path) -> None:
+    changes = [*WINDOWS, "training.steps=2", "labelled_subjects=1"]
+    run.finetune(chain.pretrained, chain.store, chain.labels, tmp_path / "run", changes=changes)
+    result = run.evaluate(tmp_path / "run")
+    assert "frozen_probe" not in result["controls"]
+    assert any(note.startswith("no frozen probe: ") for note in result["notes"])
+
+
+def test_an_input_is_never_overwritten(chain: Chain, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="not a folder that bothways wrote"):
+        run.prepare([chain.data], chain.data, overwrite=True)
+    with pytest.raises(UserError, match="may not be or hold the input"):
+        run.finetune(chain.pretrained, chain.store, chain.labels, chain.pretrained, overwrite=True)
+    assert len(list(chain.data.rglob("*.edf"))) == 12
+
+
+def test_a_head_of_other_classes_starts_anew(chain: Chain, tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text(chain.labels.read_text().replace(",closed", ",shut").replace(",open", ",wide"))
+    short = [*WINDOWS, "training.steps=1"]
+    other = run.finetune(chain.finetuned, chain.store, tmp_path / "labels.csv", tmp_path / "other", changes=short)
+    same = run.finetune(chain.finetuned, chain.store, chain.labels, tmp_path / "same", changes=short)
+    assert set(other["load_report"]["missing"]) == {"heads.sequence.linear.weight", "heads.sequence.linear.bias"}
+    assert same["load_report"]["missing"] == []
