@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from bothways import eeg
-from bothways.config import MaskingConfig, PatchConfig, WindowConfig
+from bothways.config import EncoderConfig, HeadConfig, MaskingConfig, ModelConfig, PatchConfig, WindowConfig
 from bothways.errors import BothwaysWarning, UserError
+from bothways.model import Model
 from recordings import noise_uv, write_edf
 
 PATCHES = PatchConfig(patch_s=0.5)
@@ -230,3 +231,55 @@ def test_log_spectrum_of_a_sine_in_microvolts() -> None:
     assert int(spectrum.argmax()) == 9  # bins from 1 Hz
     assert 10 ** spectrum[9].item() == pytest.approx(200 / 1.5, rel=1e-4)
     assert float((10**spectrum).sum()) == pytest.approx(200, rel=1e-3)
+
+
+def tiny_model(store: eeg.Store, patches: PatchConfig) -> Model:
+    encoder = EncoderConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
+    config = ModelConfig(encoder=encoder, patches=patches, signal=store.signal)
+    embedding = eeg.build_embedding(config)
+    head = HeadConfig(kind="reconstruction", features=embedding.targets)
+    model = Model(config.model_copy(update={"heads": {"reconstruction": head}}), embedding).eval()
+    model.initialise(0)
+    return model
+
+
+def test_the_reconstruction_error_is_of_patches_hidden_in_no_training_epoch(
+    store: eeg.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = source_of(store, masking=BLOCKS)
+    model, seen, embedded = tiny_model(store, PATCHES), [], []
+    monkeypatch.setattr(source, "batch", lambda ids, epochs=None: seen.append(b := whole(ids, epochs)) or b)
+    features = model.embedding.features
+    monkeypatch.setattr(model.embedding, "features", lambda batch: embedded.append(1) or features(batch))
+    whole = eeg.WindowSource(store, source.windows, PATCHES, masking=BLOCKS).batch
+    eeg.reconstruction_errors(model, source, batch_size=100)
+    (batch,) = seen
+    first = whole(batch["sample_id"].numpy())
+    assert torch.equal(batch["signals"], first["signals"])
+    assert int((batch["masked"] != first["masked"]).flatten(1).any(1).sum()) == len(source)
+    assert len(embedded) == 2  # the model's, and once for all guesses
+
+
+def test_a_bad_channel_of_a_token_is_left_out_of_the_reconstruction_error(tmp_path: Path) -> None:
+    data = noise_uv(3, 4000, seed=3)
+    data[0] = 0.0
+    write_edf(tmp_path / "sub-a.edf", data, ["O1", "C3", "C4"])
+    store = eeg.prepare([tmp_path], tmp_path / "store")
+    windows = eeg.cut_windows(store, WindowConfig(window_s=2.0, stride_s=2.0))
+    two = PATCHES.model_copy(update={"tokens": "all_channels", "ch_names": ("C3", "C4")})
+    three = two.model_copy(update={"ch_names": ("C3", "C4", "O1")})
+    model = tiny_model(store, three)
+    with torch.no_grad():  # O1 guessed wildly, the others by 0
+        linear = model.heads["reconstruction"].linear
+        linear.weight.zero_()
+        sizes = list(model.embedding.targets.values())
+        for part in linear.bias.split(sizes):
+            part.view(3, -1)[2] = 1e3
+    report = eeg.reconstruction_errors(model, eeg.WindowSource(store, windows, three, masking=BLOCKS))
+    assert {guesses["model"] for of in report.values() for guesses in of.values()} == {1.0}
+    without = eeg.reconstruction_errors(
+        tiny_model(store, two), eeg.WindowSource(store, windows, two, masking=BLOCKS)
+    )  # fmt: skip
+    for feature, of in report.items():
+        for band, guesses in of.items():
+            assert guesses["interpolation"] == pytest.approx(without[feature][band]["interpolation"], rel=1e-5)

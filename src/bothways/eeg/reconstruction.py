@@ -7,10 +7,11 @@ from torch import Tensor
 
 from bothways.eeg.dataset import WindowSource
 from bothways.eeg.patches import PatchEmbedding
-from bothways.encoder import Embedded
 from bothways.heads import Reconstruction
 from bothways.model import Model
 
+TEST_EPOCH = 2**31 - 1
+"""The epoch whose masks are tested on: no training comes so far, so that other patches are hidden than in training."""
 BANDS_HZ = {"delta": (1, 4), "theta": (4, 8), "alpha": (8, 13), "beta": (13, 30), "gamma": (30, 45)}
 
 
@@ -22,7 +23,7 @@ def reconstruction_errors(
 
     The guesses: *zero* (the median signal, the mean spectrum; 1.0 by definition), and *interpolation*: from the
     visible electrodes at the same moment, weighted by 1 / distance²; where a token holds all channels, from the
-    nearest visible patches before and after.
+    nearest visible patches before and after. Channels that are not real in a token do not count.
 
     Args:
         model: with a `reconstruction` head; in eval mode.
@@ -41,14 +42,16 @@ def reconstruction_errors(
     ids = np.unique(np.linspace(0, len(source) - 1, min(len(source), most_windows)).round().astype(np.int64))
     sums: dict[tuple[str, str, str], float] = {}
     for chunk in np.array_split(ids, -(-len(ids) // batch_size)):
-        batch = {name: tensor.to(device) for name, tensor in source.batch(chunk).items()}
+        epochs = np.full_like(chunk, TEST_EPOCH)
+        batch = {name: tensor.to(device) for name, tensor in source.batch(chunk, epochs).items()}
         output = model(batch, with_losses=False)
-        guesses = _interpolate(embedding, batch, output.embedded)
+        guesses = _interpolate(embedding, batch)
         for name, rebuilt in head.split(output.predictions["reconstruction"]).items():
             truth = output.embedded.targets[name]
+            real = output.embedded.targets_real.get(name, torch.ones_like(truth, dtype=torch.bool))
             tried = {"model": rebuilt.float(), "interpolation": guesses[name], "zero": torch.zeros_like(truth)}
             for guess, values in tried.items():
-                for band, error in _band_power(values - truth, name, embedding).items():
+                for band, error in _band_power((values - truth) * real, name, embedding).items():
                     sums[name, band, guess] = sums.get((name, band, guess), 0.0) + error
     report: dict[str, dict[str, dict[str, float]]] = {}
     for (name, band, guess), error in sums.items():
@@ -72,22 +75,23 @@ def _band_power(error: Float[Tensor, "R F"], feature: str, embedding: PatchEmbed
     return {band: float(power[..., torch.from_numpy(kept)].sum()) for band, kept in inside.items() if kept.any()}
 
 
-def _interpolate(embedding: PatchEmbedding, batch: dict[str, Tensor], embedded: Embedded) -> dict[str, Tensor]:
+def _interpolate(embedding: PatchEmbedding, batch: dict[str, Tensor]) -> dict[str, Tensor]:
     """Guesses the masked positions' features from visible ones: name -> [R F]."""
-    features = {name: embedding.features(batch)[name] for name in embedding.targets}  # [B C N f]
+    everything = embedding.features(batch)
+    features = {name: everything[name] for name in embedding.targets}  # [B C N f]
     masked = batch["masked"]  # [B G N]
     if embedding.together:
-        visible = ~masked[:, 0] & batch["patch_mask"].any(1)  # [B N]
-        n_patches = visible.shape[1]
+        visible = ~masked & batch["patch_mask"]  # [B C N]
+        n_patches = visible.shape[2]
         apart = torch.arange(n_patches, device=masked.device)
         gap = (apart[:, None] - apart[None]).abs().to(torch.float32)  # [N N]
         weights = []
         for side in (apart[:, None] > apart[None], apart[:, None] < apart[None]):
-            near = torch.where(side & visible[:, None], 1 / gap.clamp_min(1), 0.0)  # [B N N]
-            weights.append(near * (near == near.amax(2, keepdim=True)))
+            near = torch.where(side & visible[:, :, None], 1 / gap.clamp_min(1), 0.0)  # [B C N N]
+            weights.append(near * (near == near.amax(3, keepdim=True)))
         weight = weights[0] + weights[1]
-        weight = weight / weight.sum(2, keepdim=True).clamp_min(1e-12)
-        between = {name: torch.einsum("bnm,bcmf->bncf", weight, f).flatten(2) for name, f in features.items()}
+        weight = weight / weight.sum(3, keepdim=True).clamp_min(1e-12)
+        between = {name: torch.einsum("bcnm,bcmf->bncf", weight, f).flatten(2) for name, f in features.items()}
         return {str(name): guess[masked[:, 0]] for name, guess in between.items()}
     place = batch["positions"][:, :, 0].nan_to_num(nan=torch.inf)  # [B C 3]
     apart = (place[:, :, None] - place[:, None]).norm(dim=3)  # [B C C]
