@@ -247,6 +247,21 @@ def test_files_without_a_recording(tmp_path):
         read_recording(tmp_path / "d.set")
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "reader"),
+    [("a.cnt", b"RIFF", "read_raw_ant"), ("a.cnt", b"Version 3.0", "read_raw_cnt"), ("a.dat", b"", "read_raw_curry")],
+)
+def test_an_ending_of_two_formats_goes_to_the_right_reader(tmp_path, monkeypatch, name, content, reader):
+    import mne
+
+    raw = mne.io.RawArray(noise_uv() * 1e-6, mne.create_info(NAMES, 200.0, "eeg"), verbose="error")
+    for other in ("ant", "cnt", "curry"):
+        monkeypatch.setattr(mne.io, f"read_raw_{other}", None, raising=False)
+    monkeypatch.setattr(mne.io, reader, lambda path, verbose: raw)
+    (tmp_path / name).write_bytes(content)
+    np.testing.assert_allclose(read_recording(tmp_path / name).data_uv, noise_uv(), atol=1e-4)
+
+
 def test_what_mne_warns_of_becomes_a_note(tmp_path):
     path = write_brainvision(tmp_path / "b.vhdr", noise_uv(), NAMES)
     path.write_text(path.read_text(encoding="utf-8").replace("C4,,1,µV", "C4,,1,°C"), encoding="utf-8")

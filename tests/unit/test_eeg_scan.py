@@ -18,14 +18,20 @@ def test_a_folder_is_searched_for_recordings_and_not_for_their_companions(tmp_pa
     touch(*(tmp_path / name for name in (
         "x/a.edf", "x/b.vhdr", "x/b.eeg", "x/b.vmrk", "c.set", "c.fdt", "d.eeg", "e.data", "f.data", "f.head",
         "g_raw.fif", "g_raw-1.fif", "notes.txt", "._a.edf", ".hidden/h.edf", "日本 ğ/i.EDF", "p/s_split-01_eeg.fif",
-        "p/s_split-02_eeg.fif",
+        "p/s_split-02_eeg.fif", "q/curry.dat", "q/curry.dap", "q/curry.rs3", "q/p.lay", "q/p.dat", "q/n.ns3", "q/x.mat",
+        "q/x.txt", "q/s.sqd", "q/ctf.ds/ctf.res4", "q/ctf.ds/ctf.meg4", "q/ctf.ds/x.eeg", "q/old.ds/o.edf",
     )))  # fmt: skip
     (tmp_path / "m.mff").mkdir()
     touch(tmp_path / "m.mff" / "signal.edf")
     assert [one.file for one in scan([tmp_path])] == [
-        "c.set", "d.eeg", "f.data", "g_raw.fif", "m.mff", "p/s_split-01_eeg.fif", "x/a.edf", "x/b.vhdr",
-        "日本 ğ/i.EDF",
+        "c.set", "d.eeg", "f.data", "g_raw.fif", "m.mff", "p/s_split-01_eeg.fif", "q/ctf.ds",
+        "q/curry.dat", "q/n.ns3", "q/old.ds/o.edf", "q/p.lay", "x/a.edf", "x/b.vhdr", "日本 ğ/i.EDF",
     ]  # fmt: skip
+
+
+def test_a_recording_that_is_a_folder_is_taken_whole(tmp_path):
+    touch(tmp_path / "ctf.ds" / "ctf.res4", tmp_path / "old.ds" / "o.edf")
+    assert [one.file for one in scan([tmp_path / "ctf.ds", tmp_path / "old.ds"])] == ["ctf.ds", "o.edf"]
 
 
 def test_a_link_that_leads_back_up_ends(tmp_path):

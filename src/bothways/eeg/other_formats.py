@@ -69,6 +69,7 @@ def _open(path: Path) -> Any:
         ".raw": lambda: mne.io.read_raw_egi(path, **quiet),
         ".data": lambda: mne.io.read_raw_nicolet(path, ch_type="eeg", **quiet),
         ".cnt": lambda: _open_cnt(path),
+        ".dat": lambda: mne.io.read_raw_curry(path, **quiet),
     }
     with mne.utils.use_log_level("error"):
         try:
@@ -80,6 +81,9 @@ def _open(path: Path) -> Any:
 def _open_cnt(path: Path) -> Any:
     import mne
 
+    with path.open("rb") as file:
+        if file.read(4) in (b"RIFF", b"RF64"):  # ANT's; Neuroscan's has the same ending
+            return mne.io.read_raw_ant(path, verbose="error")
     try:
         return mne.io.read_raw_cnt(path, verbose="error")
     except Exception:

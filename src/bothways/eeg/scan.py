@@ -11,10 +11,13 @@ from bothways.errors import UserError
 
 EXTENSIONS = (
     ".edf", ".bdf", ".rec", ".gdf", ".vhdr", ".ahdr", ".set", ".fif", ".fif.gz", ".cnt", ".eeg", ".data", ".raw",
-    ".mff", ".lay", ".cdt", ".nedf", ".nxe", ".mefd",
+    ".mff", ".lay", ".cdt", ".dat", ".nedf", ".nxe", ".mefd", ".ds", ".ns3",
 )  # fmt: skip
 """Endings of what is a recording of its own; their companions (`.fdt`, `.vmrk`, …) are read with them."""
-_FOLDERS = (".mff", ".mefd")
+# Of mne's own table not looked for (a file given by itself is tried all the same): `.dap` `.rs3` `.cef` `.cdt.dpa`
+# `.cdt.cef`, companions of Curry's samples; BCI2000's `.dat`, of which mne reads neither scale nor names; `.mat` and
+# `.txt`, which may be anything; `.con` `.sqd` `.bin` (MEG), `.hdr` `.snirf` (near infrared), `.asc` (eyes).
+_FOLDERS = (".mff", ".mefd", ".ds")
 _SUBJECT = re.compile(r"(?:^|[/\\_.-])sub-([A-Za-z0-9]+)")
 _SESSION = re.compile(r"(?:^|[/\\_.-])ses-([A-Za-z0-9]+)")
 
@@ -47,7 +50,7 @@ def scan(paths: Iterable[str | Path], subject_from: str | Path = "path") -> list
     for root in map(Path, paths):
         if not root.exists():
             raise UserError(f"{root}: expected a file or folder here, found none; check the path")
-        single = root.is_file() or root.name.lower().endswith(_FOLDERS)
+        single = root.is_file() or (root.name.lower().endswith(_FOLDERS) and _is_whole(root))
         for path in [root] if single else sorted(_walk(root)):
             real = path.resolve()
             if real in found:
@@ -78,12 +81,17 @@ def _walk(root: Path) -> Iterator[Path]:
             folders.clear()
             continue
         visited.add(here)
-        whole = [name for name in folders if name.lower().endswith(_FOLDERS)]
+        whole = [name for name in folders if name.lower().endswith(_FOLDERS) and _is_whole(here / name)]
         folders[:] = sorted(name for name in folders if name not in whole and not name.startswith("."))
         names = {name.lower() for name in files}
         for name in files + whole:
             if not name.startswith(".") and _is_recording(name.lower(), names):
                 yield Path(folder) / name
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether a folder is one recording; `.ds` is CTF's where its header lies inside."""
+    return folder.suffix.lower() != ".ds" or any(folder.glob("*.res4"))
 
 
 def _is_recording(name: str, beside: set[str]) -> bool:
@@ -92,6 +100,8 @@ def _is_recording(name: str, beside: set[str]) -> bool:
         return False
     if ending == "eeg":  # BrainVision's samples; alone or with Nihon Kohden's companions a recording
         return not beside & {f"{stem}.vhdr", f"{stem}.ahdr"}
+    if ending == "dat":  # Curry 7's samples; Persyst's and others' belong to another file
+        return f"{stem}.dap" in beside
     if ending == "data":
         return f"{stem}.head" in beside
     if part := re.fullmatch(r"(.*)-\d+\.fif(\.gz)?", name):  # further parts of a split file
