@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 eeg = typer.Typer(help="EEG: recordings in, a trained model and predictions out.", no_args_is_help=True)
 app.add_typer(eeg, name="eeg")
-out = Console(highlight=False, soft_wrap=True)
+out = Console(highlight=False, soft_wrap=True, markup=False, width=None if sys.stdout.isatty() else 200)
 
 Paths = Annotated[list[Path], typer.Argument(help="Recordings, or folders that are searched for them.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder to write; must not exist.")]
@@ -72,10 +72,7 @@ def check(paths: Paths, subject_from: SubjectFrom = "path", unit: Unit = None, j
             if "format" not in r:
                 table.add_row(r["file"], r["subject"], *[""] * 6, r["status"])
                 continue
-            for name, why in r["left_out"].items():
-                said.setdefault(f"left out: {name} ({why})", []).append(r["file"])
-            for note in r["notes"]:
-                said.setdefault(note["code"], []).append(f"{r['file']}: {note['message']}")
+            _collect(said, r)
             table.add_row(
                 r["file"], r["subject"], r["format"], str(len(r["ch_names"])), f"{r['sfreq_hz']:g}",
                 f"{r['duration_s']:g}", str(r["n_events"]), _number(r["amplitude_uv"]), r["status"],
@@ -264,9 +261,21 @@ def predict(
                 r["file"], str(r["windows"]), counts, means, f"{r['uncovered_s']:g}", str(out_folder / r["csv"])
             )
         out.print(table)
+        said: dict[str, list[str]] = {}
+        for r in result["recordings"]:
+            _collect(said, r)
+        _print_notes(said)
         for skipped in result["skipped"]:
             out.print(f"skipped {skipped['file']}: {skipped['reason']}")
     raise typer.Exit(2 if result["skipped"] else 0)
+
+
+def _collect(said: dict[str, list[str]], recording: dict[str, Any]) -> None:
+    """Sorts what is to be said of one recording by kind."""
+    for name, why in recording["left_out"].items():
+        said.setdefault(f"left out: {name} ({why})", []).append(recording["file"])
+    for note in recording["notes"]:
+        said.setdefault(note["code"], []).append(f"{recording['file']}: {note['message']}")
 
 
 def _print_notes(said: dict[str, list[str]]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bothways import eeg
-from bothways.config import FinetuneConfig, PatchConfig, load_config
+from bothways.config import FinetuneConfig, PatchConfig
 from bothways.errors import UserError
 from bothways.evaluation import (
     Split,
@@ -23,11 +23,11 @@ from bothways.run.common import Sources, check_contract, fill_channels, guessed_
 from bothways.run.finetune import SCRATCH
 from bothways.training import (
     MANIFEST,
-    RECIPE,
     class_probabilities,
     cls_features,
     infer,
     load_config_of,
+    load_recipe,
     load_run,
     load_tensors,
 )
@@ -56,7 +56,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
     """
     run = Path(run)
     manifest = finetuned_manifest(run)
-    settings = load_config(FinetuneConfig, run / RECIPE)
+    settings = load_recipe(run, FinetuneConfig)
     split = Split.of(manifest["split"])
     if part not in EVALUATION:
         raise UserError(f"--part: expected test or validation, got {part}")
@@ -74,6 +74,9 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
     tested, training = usable(sources, tested), usable(sources, training)
     tested_source, training_source = sources.of(tested), sources.of(training)
     notes = guessed_subjects(store, {*split.train, *getattr(split, part)})
+    absent = [name for i, name in enumerate(windows.classes) if not (tested.label == i).any()]
+    if absent:
+        notes.append(f"the {part} people have no window of {', '.join(absent)}: the figures say nothing about it")
     scores = {"majority": majority(training.label, len(tested), len(windows.classes))}
     try:
         scores["band_power"] = _band_power(store, training, tested, model.config.patches)
@@ -104,7 +107,10 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
         "pretraining_overlap": _overlap(manifest, store, set(getattr(split, part))),
         "notes": notes,
     }
-    write_json(run / EVALUATION[part], result)
+    try:
+        write_json(run / EVALUATION[part], result)
+    except OSError as problem:
+        notes.append(f"not kept in the run: {problem}")
     return result
 
 

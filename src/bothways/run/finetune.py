@@ -94,9 +94,11 @@ def finetune(
     windows = windows.select(windows.label >= 0)
     classes = windows.classes
     if len(set(windows.label.tolist())) < 2:
+        counts = ", ".join(f"{n} of {name}" for name, n in windows.counts()["classes"].items())
+        why = f" ({'; '.join(notes[:3])})" if notes else ""
         raise UserError(
-            f"{labels}: expected windows of two classes or more, got {len(windows)} windows of "
-            f"{', '.join(classes) or 'none'}; label more, or shorten windows.window_s"
+            f"{labels}: expected windows of two classes or more, got {counts or 'none'}{why}; label more, or shorten "
+            "windows.window_s"
         )
     chosen = _split(store, windows, settings, split)
     for part, lacking in check_classes(windows.label, windows.subject, chosen, classes).items():

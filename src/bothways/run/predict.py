@@ -4,20 +4,21 @@ import csv
 import io
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bothways import eeg
-from bothways.config import FinetuneConfig, SignalConfig, WindowConfig, load_config, validate
+from bothways.config import FinetuneConfig, SignalConfig, WindowConfig, validate
 from bothways.errors import UserError
 from bothways.files import check_output, new_folder, write_json, write_text
 from bothways.model import Model
 from bothways.progress import progress
 from bothways.run.common import Sources, usable
 from bothways.run.evaluate import finetuned_manifest
-from bothways.training import RECIPE, class_probabilities, infer, load_run
+from bothways.training import class_probabilities, infer, load_recipe, load_run
 
 
 def predict(
@@ -52,14 +53,14 @@ def predict(
 
     Returns:
         `run`, `out`, `recordings` (`file`, `subject`, `csv`, `windows`, `counts`, `mean_probability` of each class,
-        `uncovered_s`: seconds that no usable window covers, `notes`), `skipped`.
+        `uncovered_s`: seconds that no usable window covers, `left_out` channels, `notes` with codes), `skipped`.
 
     Raises:
         UserError: no such run, or none of the recordings can be used.
     """
     run, out = Path(run), Path(out)
     finetuned_manifest(run)
-    settings = load_config(FinetuneConfig, run / RECIPE)
+    settings = load_recipe(run, FinetuneConfig)
     model = load_run(run, eeg.build_embedding)
     assert model.config.signal is not None
     assert model.config.patches is not None
@@ -140,7 +141,8 @@ def _predict_one(
         "counts": dict(zip(classes, counts.tolist())),
         "mean_probability": dict(zip(classes, scores.mean(0).round(6).tolist())),
         "uncovered_s": float((~covered).sum() / sfreq_hz),
-        "notes": [note.message for note in recording.notes],
+        "left_out": recording.left_out,
+        "notes": [asdict(note) for note in recording.notes],
     }
 
 

@@ -1,5 +1,6 @@
 """`bothways eeg pretrain`."""
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from bothways import eeg
 from bothways.config import HeadConfig, ModelConfig, ObjectiveConfig, PretrainConfig, load_config
 from bothways.draws import generator
+from bothways.errors import BothwaysWarning
 from bothways.evaluation import Split
 from bothways.files import check_output, new_folder
 from bothways.model import Model
@@ -34,9 +36,9 @@ def pretrain(
         overwrite: replace `out`.
 
     Returns:
-        `run`, `windows`, `subjects`, `validation_subjects`, `parameters`, `seconds`, `windows_per_s`,
-        `wait_share`, `loss` (last), `reconstruction` (see `eeg.reconstruction_errors`; on the validation subjects,
-        else on the training ones).
+        `run`, `windows`, `notes` (recordings without a window), `subjects`, `validation_subjects`, `parameters`,
+        `seconds`, `windows_per_s`, `wait_share`, `loss` (last), `reconstruction` (see `eeg.reconstruction_errors`; on
+        the validation subjects, else on the training ones).
 
     Raises:
         UserError: the store, the recipe or the split does not fit; the loss is not finite.
@@ -46,6 +48,9 @@ def pretrain(
     check_output(out, overwrite=overwrite, inputs=[data])
     store = eeg.Store.open(data)
     windows = eeg.cut_windows(store, settings.windows)
+    notes = [note.message for note in windows.notes]
+    for note in notes:
+        warnings.warn(note, BothwaysWarning, stacklevel=2)
     if split is not None:
         chosen = Split.load(Path(split))
         chosen.check_known(windows.subject.tolist())
@@ -80,6 +85,7 @@ def pretrain(
             **provenance(store, set(subjects) - set(held_out)),
             "validation_subjects": held_out,
             "windows": len(used),
+            "notes": notes,
             "seconds": result.seconds,
             "windows_per_s": result.samples_per_s,
         }
@@ -87,6 +93,7 @@ def pretrain(
     return {
         "run": str(out),
         "windows": len(used),
+        "notes": notes,
         "subjects": len(subjects) - len(held_out),
         "validation_subjects": held_out,
         "parameters": parameters_of(model),

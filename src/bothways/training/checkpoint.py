@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import nn
 
-from bothways.config import ModelConfig, Settings, to_toml, validate
+from bothways.config import ModelConfig, S, Settings, load_config, to_toml, validate
 from bothways.errors import UserError
-from bothways.files import read_json, write_json, write_text
+from bothways.files import read_json, sha256_file, write_bytes, write_json, write_text
 from bothways.model import Model, load_weights
 
 WEIGHTS, CONFIG, MANIFEST, RECIPE, METRICS = (
@@ -26,11 +26,10 @@ WEIGHTS, CONFIG, MANIFEST, RECIPE, METRICS = (
 def save_run(folder: Path, model: Model, settings: Settings, manifest: Mapping[str, Any]) -> None:
     """Fills a run's folder (made by `files.new_folder`): weights, model config, resolved recipe, manifest."""
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
-    (folder / WEIGHTS).chmod((folder / WEIGHTS).parent.stat().st_mode & 0o666)  # safetensors writes for its owner alone
+    write_bytes(folder / WEIGHTS, save(weights, metadata={"format": "pt"}))
     write_json(folder / CONFIG, model.config.model_dump(mode="json"))
     write_text(folder / RECIPE, to_toml(settings))
-    write_json(folder / MANIFEST, dict(manifest))
+    write_json(folder / MANIFEST, {**manifest, "recipe_sha256": sha256_file(folder / RECIPE)})
 
 
 def load_config_of(folder: Path) -> ModelConfig:
@@ -45,6 +44,18 @@ def load_config_of(folder: Path) -> ModelConfig:
     if not isinstance(values, dict):
         raise UserError(f"{folder / CONFIG}: expected a JSON object; the run is damaged")
     return validate(ModelConfig, values, source=str(folder / CONFIG))
+
+
+def load_recipe(folder: Path, kind: type[S]) -> S:
+    """Reads the resolved settings that a run was made with.
+
+    Raises:
+        UserError: they are not those that the run was saved with.
+    """
+    manifest = read_json(folder / MANIFEST)
+    if not (folder / RECIPE).is_file() or manifest.get("recipe_sha256") != sha256_file(folder / RECIPE):
+        raise UserError(f"{folder / RECIPE}: missing, or not the one that the run was saved with; restore it")
+    return load_config(kind, folder / RECIPE)
 
 
 def load_tensors(folder: Path) -> dict[str, torch.Tensor]:
