@@ -56,7 +56,7 @@ def run() -> Figures:
     for what in ("prepare", "pretrain"):
         for times in (FEW, MANY):
             figures[f"{what}, {6 * times} recordings"] = Figure(peaks[what, times], "MiB")
-        # A store that is read into memory would grow by all of its size.
+        # A store that is read into memory gives 1 and more; mapped pages and the table of recordings are a part of it.
         growth = (peaks[what, MANY] - peaks[what, FEW]) / (sizes[MANY] - sizes[FEW])
-        figures[f"{what}: growth / the store's"] = Figure(growth, "", at_most=0.25)
+        figures[f"{what}: growth / the store's"] = Figure(growth, "", at_most=0.5)
     return figures
