@@ -8,6 +8,7 @@ import torch
 
 from bothways import eeg
 from bothways.config import EncoderConfig, HeadConfig, MaskingConfig, ModelConfig, PatchConfig, WindowConfig
+from bothways.eeg.reconstruction import _interpolate
 from bothways.errors import BothwaysWarning, UserError
 from bothways.model import Model
 from recordings import noise_uv, write_edf
@@ -283,3 +284,17 @@ def test_a_bad_channel_of_a_token_is_left_out_of_the_reconstruction_error(tmp_pa
     for feature, of in report.items():
         for band, guesses in of.items():
             assert guesses["interpolation"] == pytest.approx(without[feature][band]["interpolation"], rel=1e-5)
+
+
+def test_a_token_is_interpolated_from_each_channels_own_visible_patches() -> None:
+    """Three patches, the middle hidden; the first channel's patch before is missing, so the one after counts alone."""
+    patches = PatchConfig(patch_s=0.01, tokens="all_channels", ch_names=("C3", "C4"), features=("samples",))
+    embedding = eeg.PatchEmbedding(patches, 8, 200.0)
+    real = torch.ones(1, 2, 3, dtype=torch.bool)
+    real[0, 0, 0] = False
+    batch = {
+        "signals": torch.tensor([[[9.0, 9, 0, 0, 4, 6], [2.0, 4, 0, 0, 4, 8]]]),
+        "patch_mask": real,
+        "masked": torch.tensor([[[False, True, False]]]),
+    }
+    assert _interpolate(embedding, batch)["samples"].tolist() == [[4.0, 6.0, 3.0, 6.0]]
