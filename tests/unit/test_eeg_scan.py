@@ -1,8 +1,10 @@
+import json
+import os
 import sys
 
 import pytest
 
-from bothways.eeg import check, scan
+from bothways.eeg import check, prepare, scan
 from bothways.eeg.scan import by_ending, ends_with
 from bothways.errors import UserError
 from recordings import noise_uv, write_edf
@@ -168,3 +170,28 @@ def test_check_says_which_factor_makes_sense(tmp_path):
     assert entry["status"] == "unusable"
     assert "÷1000 would make" in entry["reason"]
     assert check([path], unit="uV")["recordings"][0]["status"] == "ok"
+
+
+def test_names_that_are_not_utf8_are_shown_with_replacements(tmp_path):
+    names = [b"bad\xff.edf", b"bad\xfe.edf", b"esc\x1b[31m\n.edf", "ğ.edf".encode()]
+    for number, name in enumerate(names):
+        path = tmp_path / "data" / os.fsdecode(name)
+        write_edf(path, noise_uv(seed=number), ["Fp1", "Fp2", "C3", "C4"])
+    (tmp_path / "data" / os.fsdecode(b"no\xff.edf")).write_bytes(b"no")
+    found = scan([tmp_path / "data"])
+    assert [one.file for one in found] == ["bad\ufffd.edf", "data/bad\ufffd.edf", "esc\ufffd[31m\ufffd.edf",
+                                           "no\ufffd.edf", "ğ.edf"]  # fmt: skip
+    assert [os.fsencode(one.path.name) for one in found][:2] == [b"bad\xfe.edf", b"bad\xff.edf"]
+    assert (found[0].subject, "bad\ufffd" in found[0].note) == ("bad\ufffd", True)
+    report = check([tmp_path / "data"])
+    json.dumps(report, ensure_ascii=False).encode()
+    assert report["recordings"][3]["reason"].startswith(f"{tmp_path}/data/no\ufffd.edf: not an EDF")
+    store = prepare([tmp_path / "data"], tmp_path / "store")
+    assert [r.file for r in store.recordings] == [one.file for one in found if one.file[:2] != "no"]
+    same = [tmp_path / folder / os.fsdecode(name) for folder in ("a\ufffd", os.fsdecode(b"a\xff")) for name in names]
+    touch(*same)
+    files = [one.file for one in scan(same)]
+    assert len(set(files)) == 8
+    assert files[4:6] == [
+        f"{tmp_path.as_posix()[1:]}/a\ufffd/bad\ufffd.edf#2", f"{tmp_path.as_posix()[1:]}/a\ufffd/bad\ufffd.edf#3",
+    ]  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 
 from bothways.eeg.quality import assess
 from bothways.eeg.recording import Note, no_memory_error, read_recording
-from bothways.eeg.scan import Found, scan
+from bothways.eeg.scan import Found, scan, shown
 from bothways.eeg.store import content_hash
 from bothways.errors import UserError
 from bothways.progress import progress
@@ -73,9 +73,9 @@ def _check_one(one: Found, unit: str | None, min_duration_s: float, seen: dict[s
         quality, bad, notes = assess(recording)
         digest = content_hash(recording)
     except UserError as problem:
-        return entry | {"status": "unusable", "reason": str(problem)}
+        return entry | {"status": "unusable", "reason": shown(str(problem))}
     except MemoryError:
-        return entry | {"status": "unusable", "reason": str(no_memory_error(one.path))}
+        return entry | {"status": "unusable", "reason": shown(str(no_memory_error(one.path)))}
     notes = [*recording.notes, *notes]
     if one.note:
         notes.append(Note("subject_guessed", one.note))

@@ -3,6 +3,7 @@
 import csv
 import os
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,19 +19,29 @@ EXTENSIONS = (
 # `.cdt.cef`, companions of Curry's samples; BCI2000's `.dat`, of which mne reads neither scale nor names; `.mat` and
 # `.txt`, which may be anything; `.con` `.sqd` `.bin` (MEG), `.hdr` `.snirf` (near infrared), `.asc` (eyes).
 _FOLDERS = (".mff", ".mefd", ".ds")
+_UNSHOWN = ("Cc", "Zl", "Zp")
 _SUBJECT = re.compile(r"(?:^|[/\\_.-])sub-([A-Za-z0-9]+)")
 _SESSION = re.compile(r"(?:^|[/\\_.-])ses-([A-Za-z0-9]+)")
 
 
 @dataclass(frozen=True)
 class Found:
-    """A recording on disk: `file` is its name relative to the scanned folder, with `/`."""
+    """A recording on disk: `file` is its name relative to the scanned folder, with `/`, as `shown` gives it."""
 
     path: Path
     file: str
     subject: str
     session: str = ""
     note: str = ""
+
+
+def shown(text: str) -> str:
+    """A file's name, or a message with it, fit to print and store: no bytes that are not UTF-8, no control characters.
+
+    Each of those is `�` instead.
+    """
+    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in _UNSHOWN else c for c in text)
 
 
 def scan(paths: Iterable[str | Path], subject_from: str | Path = "path") -> list[Found]:
@@ -55,11 +66,15 @@ def scan(paths: Iterable[str | Path], subject_from: str | Path = "path") -> list
             real = path.resolve()
             if real in found:
                 continue
-            inside = file = path.name if single else path.relative_to(root).as_posix()
+            inside = path.name if single else path.relative_to(root).as_posix()
+            file = shown(inside)
             if file in taken:  # of two folders with equal names inside, the second keeps its own in front
-                file = f"{path.parent.name if single else root.resolve().name}/{file}"
+                file = shown(f"{path.parent.name if single else root.resolve().name}/{inside}")
             if file in taken:
-                file = path.absolute().as_posix().lstrip("/")
+                file = shown(path.absolute().as_posix().lstrip("/"))
+            number, one = 2, file
+            while file in taken:  # names that differ in what cannot be shown
+                file, number = f"{one}#{number}", number + 1
             taken.add(file)
             above = path.absolute().as_posix().removesuffix(inside)
             session = _SESSION.findall(inside) or _SESSION.findall(above)
@@ -111,7 +126,7 @@ def _is_recording(name: str, beside: set[str]) -> bool:
 
 def _with_subjects(found: list[Found], subject_from: str | Path) -> list[Found]:
     if subject_from == "parent":
-        return [replace(one, subject=one.path.absolute().parent.name, note="") for one in found]
+        return [replace(one, subject=shown(one.path.absolute().parent.name), note="") for one in found]
     if subject_from == "path":
         return found
     fits = by_ending([one.file for one in found])
@@ -135,7 +150,7 @@ def _subject_of_path(inside: str, above: str) -> tuple[str, str]:
     advice = "if that is wrong, give --subject-from parent or a CSV file,subject"
     if subjects := _SUBJECT.findall(above):
         return subjects[-1], f"no 'sub-…' but in the folders above; {subjects[-1]!r} taken as the person; {advice}"
-    name = inside.rpartition("/")[2]
+    name = shown(inside).rpartition("/")[2]
     stem = name.split(".")[0] or name
     return stem, f"no 'sub-…' in the path; {stem!r} taken as a person of its own; {advice}"
 

@@ -15,7 +15,7 @@ from bothways.config import SignalConfig, validate
 from bothways.eeg.preprocess import preprocess, robust_scale
 from bothways.eeg.quality import assess
 from bothways.eeg.recording import Event, Note, Recording, Segment, no_memory_error, read_recording
-from bothways.eeg.scan import Found, scan
+from bothways.eeg.scan import Found, scan, shown
 from bothways.errors import UserError
 from bothways.files import check_output, new_folder, read_json, write_json, write_text
 from bothways.progress import progress
@@ -110,9 +110,9 @@ def prepare(
             try:
                 entries.append(_store_one(one, folder, f"{len(entries):06d}", signal, unit, seen))
             except UserError as problem:
-                skipped.append({"file": one.file, "reason": str(problem)})
+                skipped.append({"file": one.file, "reason": shown(str(problem))})
             except MemoryError:
-                skipped.append({"file": one.file, "reason": str(no_memory_error(one.path))})
+                skipped.append({"file": one.file, "reason": shown(str(no_memory_error(one.path)))})
             meter.advance(note=one.file)
         if not entries:
             reasons = "; ".join(f"{s['reason']}" for s in skipped[:3])

@@ -2,6 +2,7 @@
 
 import datetime
 import platform
+import warnings
 from collections.abc import Collection
 from importlib.metadata import version
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 
 from bothways import eeg
 from bothways.config import MaskingConfig, ModelConfig, PatchConfig, WindowConfig
-from bothways.errors import UserError
+from bothways.errors import BothwaysWarning, UserError
 
 
 def fill_channels(patches: PatchConfig, store: eeg.Store) -> PatchConfig:
@@ -91,7 +92,9 @@ def usable(sources: Sources, windows: eeg.Windows) -> eeg.Windows:
     Raises:
         UserError: there is none.
     """
-    kept = windows.select(sources.of(windows).usable())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BothwaysWarning)  # the source of the windows that are kept says it
+        kept = windows.select(sources.of(windows).usable())
     if len(kept) == 0:
         file = sources.store.recordings[int(windows.recording[0])].file
         raise UserError(f"{file}: no window holds a usable patch; look at it with `bothways eeg check`")
