@@ -3,7 +3,7 @@ from datetime import datetime
 import numpy as np
 import pytest
 
-from bothways.eeg import Event, Segment, read_recording
+from bothways.eeg import Event, Segment, check, read_recording
 from bothways.eeg.recording import unit_in_uv
 from bothways.errors import UserError
 from recordings import noise_uv, write_brainvision, write_edf, write_eeglab, write_fif
@@ -98,10 +98,33 @@ def test_unit_of_other_formats(tmp_path):
 @pytest.mark.parametrize(
     ("text", "factor"),
     [("uV", 1), ("µV", 1), ("μV", 1), ("UV", 1), ("Âµv", 1), ("microV", 1), ("mV", 1e3), ("V", 1e6), ("nV", 1e-3),
+     ("mv", 1e3), ("uv", 1), ("NV", 1e-3), ("milliV", 1e3), ("millivolt", 1e3), ("MILLIVOL", 1e3), ("nanoV", 1e-3),
+     ("microVlt", 1), ("microvol", 1), ("µ V", 1), ("Mv", None), ("MVolt", None), ("mmHg", None), ("l/min", None),
      ("Volts", 1e6), ("", None), ("DegC", None), ("%", None), ("MV", None)],
 )  # fmt: skip
 def test_unit_in_uv(text, factor):
     assert unit_in_uv(text) == factor
+
+
+def test_a_unit_in_unusual_case_is_noted_and_no_warning(tmp_path):
+    data = noise_uv(4, sd_uv=0.5)
+    path = write_edf(tmp_path / "sub-1.edf", [data[0] * 0.1, *data[1:] * 60], NAMES, units=["mv", "uV", "UV", "µV"])
+    recording = read_recording(path)
+    np.testing.assert_allclose(recording.data_uv[0], np.rint(data[0]) * 100, atol=1e-2)
+    assert [(note.code, note.message) for note in recording.notes] == [
+        ("unit_case", "unit in unusual case: Fp1 (mv), C3 (UV); mv taken for mV, others alike"),
+    ]
+    assert check([path])["recordings"][0]["status"] == "ok"
+
+
+def test_scalp_eeg_at_another_rate_is_a_warning(tmp_path):
+    data = [*noise_uv(3), noise_uv(1, 800)[0]]
+    path = write_edf(tmp_path / "sub-1.edf", data, NAMES)
+    (entry,) = check([path])["recordings"]
+    assert (entry["status"], entry["left_out"]) == ("warning", {"C4": "100 Hz, the EEG has 200 Hz"})
+    assert entry["notes"] == [
+        {"code": "other_rate", "message": "scalp EEG that has not the others' 200 Hz: C4 (100 Hz)"},
+    ]
 
 
 def test_discontinuous_records_become_segments(tmp_path):
@@ -198,10 +221,23 @@ def test_labels_that_repeat_and_bytes_that_are_not_ascii(tmp_path):
     assert codes(recording) == ["duplicate_labels", "unknown_names"]
 
 
+def test_labels_in_utf8_and_with_control_characters(tmp_path):
+    labels = ["Posição".encode(), "xĞüşıöçğü".encode(), "Posição".encode("latin-1"), b"C\x1b4\n\0\0"]
+    path = write_edf(tmp_path / "a.edf", noise_uv(), labels)
+    assert read_recording(path).ch_names == ["Posição", "xĞüşıöçğ", "Posição#2", "C4"]
+
+
 def test_no_scale_no_numbers(tmp_path):
     recording = read_recording(write_edf(tmp_path / "a.edf", noise_uv(), NAMES, physical={"C3": (0, 0)}))
     assert np.isnan(recording.data_uv).all(1).tolist() == [False, False, True, False]
     assert codes(recording) == ["uncalibrated"]
+    path = write_edf(tmp_path / "b.edf", noise_uv(), NAMES)
+    content = path.read_bytes()
+    at = 256 + 4 * 120
+    path.write_bytes(content[:at] + b"5       " + content[at + 8 : at + 32] + b"5       " + content[at + 40 :])
+    assert [note.message for note in read_recording(path).notes] == [
+        "Fp1: digital range 5 to 5 is no scale; missing",
+    ]
 
 
 def test_an_impossible_date_is_unknown(tmp_path):

@@ -15,7 +15,7 @@ from bothways.eeg.store import content_hash
 from bothways.errors import UserError
 from bothways.progress import progress
 
-FINE = frozenset({"digitised_positions"})
+FINE = frozenset({"digitised_positions", "unit_case"})
 """Notes that are no warning."""
 STATUS = {"ok": 0, "warning": 1, "unusable": 2}
 

@@ -5,6 +5,7 @@ takes an unknown unit for volts. Here each channel keeps its own rate and unit a
 """
 
 import re
+import unicodedata
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -37,12 +38,13 @@ class EdfSignal:
         return self.label in ("EDF Annotations", "BDF Annotations")
 
     @property
-    def is_calibrated(self) -> bool:
-        """Whether digital values can be turned into physical ones."""
-        low, high = self.digital
-        return (
-            bool(np.isfinite([*self.physical, low, high]).all()) and low < high and self.physical[0] != self.physical[1]
-        )
+    def no_scale(self) -> tuple[str, tuple[float, float]] | None:
+        """The range that is no scale, and which it is (`physical`, `digital`); None = both are."""
+        if not np.isfinite(self.physical).all() or self.physical[0] == self.physical[1]:
+            return "physical", self.physical
+        if not np.isfinite(self.digital).all() or self.digital[0] >= self.digital[1]:
+            return "digital", self.digital
+        return None
 
 
 @dataclass
@@ -107,6 +109,16 @@ def _text(content: bytes) -> str:
         return content.decode("utf-8").strip()
     except UnicodeDecodeError:
         return content.decode("latin-1").strip()
+
+
+def _field(content: bytes) -> str:
+    """Text of a header field: UTF-8 where it is that, maybe cut at the field's end, else Latin-1; no control codes."""
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        cut = problem.reason == "unexpected end of data" and not content[: problem.start].isascii()
+        text = content[: problem.start].decode("utf-8") if cut else content.decode("latin-1")
+    return "".join(c for c in text if unicodedata.category(c) != "Cc").strip()
 
 
 def _number(content: bytes) -> float | None:
@@ -216,8 +228,7 @@ def _signals(path: Path, rows: bytes, n_signals: int) -> list[EdfSignal]:
         if n_per_record is None or n_per_record < 0:
             raise UserError(f"{path}: expected a number of samples for signal {i + 1}, got {n!r}; header damaged")
         low, high, digital_low, digital_high = (np.nan if r[i] is None else float(r[i] or 0) for r in ranges)
-        label = labels[i].decode("latin-1").strip(" \x00")
-        unit = _text(units[i]).strip(" \x00")
+        label, unit = _field(labels[i]), _field(units[i])
         signals.append(EdfSignal(label, unit, (low, high), (digital_low, digital_high), n_per_record, offset))
         offset += n_per_record
     return signals

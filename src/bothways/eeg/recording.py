@@ -91,12 +91,20 @@ class Recording:
 def unit_in_uv(text: str) -> float | None:
     """Returns the microvolts in one of a unit as files write it (`uV`, `µV`, `mV`, …), or None for no voltage."""
     # µ arrives as U+00B5, as the Greek letter, and as the Latin-1 reading of the UTF-8 of either
-    plain = re.sub("Âµ|Î¼|[µμ]", "u", text.strip())
-    plain = re.sub(r"(?i)^micro\s*", "u", plain)
-    plain = re.sub(r"(?i)volts?$", "V", plain)
+    plain = re.sub("Âµ|Î¼|[µμ]", "u", "".join(text.split()))
+    for word, prefix in (("mi[ck]ro", "u"), ("milli", "m"), ("nano", "n")):
+        plain = re.sub(f"(?i)^{word}", prefix, plain)
+    plain = re.sub("(?i)v(olts?|lts?|ol?)?$", "V", plain)  # a field of eight letters cuts the word
     if plain.lower() in ("uv", "nv", "v"):
         plain = plain[:-1].lower() + "V"
     return UNITS_UV.get(plain)
+
+
+def odd_case(text: str) -> bool:
+    """Whether a unit is a voltage by its letters but not by their case (`mv`, `UV`)."""
+    return unit_in_uv(text) is not None and re.sub("Âµ|Î¼|[µμ]", "u", text.strip()) in {
+        spelling for unit in UNITS_UV for spelling in (unit.lower(), unit.upper(), unit.capitalize())
+    } - set(UNITS_UV)
 
 
 def read_recording(path: str | Path, *, unit: str | None = None) -> Recording:
@@ -149,10 +157,10 @@ def _read_edf(file: EdfFile, unit: str | None) -> Recording:
     sfreq_hz = checked_rate(file.path, file.rate_hz(chosen[0]))
     data_uv = np.empty((len(chosen), len(file.records) * chosen[0].n_per_record), np.float32)
     for row, signal in zip(data_uv, chosen):
-        if not signal.is_calibrated:
-            low, high = signal.physical
+        if signal.no_scale is not None:
+            which, (low, high) = signal.no_scale
             notes.append(
-                Note("uncalibrated", f"{signal.label}: physical range {low:g} to {high:g} is no scale; missing")
+                Note("uncalibrated", f"{signal.label}: {which} range {low:g} to {high:g} is no scale; missing")
             )
             row[:] = np.nan
             continue
@@ -174,6 +182,7 @@ def _pick_edf(
     left_out: dict[str, str] = {}
     candidates: list[tuple[EdfSignal, Channel]] = []
     guessed: list[str] = []
+    unusual: list[str] = []
     for signal, channel in zip(ordinary, parse_labels([signal.label for signal in ordinary])):
         is_voltage = unit_in_uv(signal.unit) is not None
         if channel.left_out:
@@ -183,6 +192,8 @@ def _pick_edf(
         elif not is_voltage and signal.unit and channel.anode is None:
             leave_out(left_out, signal.label, f"unit {signal.unit!r} is no voltage")
         else:
+            if odd_case(signal.unit):
+                unusual.append(f"{signal.label} ({signal.unit})")
             if not is_voltage:
                 guessed.append(f"{signal.label} ({signal.unit or 'blank'})")
             candidates.append((signal, channel))
@@ -193,13 +204,25 @@ def _pick_edf(
         # the rate that most channels with a place on the scalp have; of equal ones the higher
         n = max(Counter(known).items(), key=lambda item: (item[1], item[0]))[0]
         rate_hz = n / file.record_s
-        for signal, _ in candidates:
+        lost: list[str] = []
+        for signal, channel in candidates:
             if signal.n_per_record != n:
                 leave_out(left_out, signal.label, f"{file.rate_hz(signal):g} Hz, the EEG has {rate_hz:g} Hz")
+                if channel.anode:
+                    lost.append(f"{signal.label} ({file.rate_hz(signal):g} Hz)")
+        if lost:
+            notes.append(Note("other_rate", f"scalp EEG that has not the others' {rate_hz:g} Hz: {listed(lost)}"))
         candidates = [(signal, channel) for signal, channel in candidates if signal.n_per_record == n]
     if guessed:
         notes.append(Note("unit_guessed", f"unit taken for microvolts: {', '.join(guessed)}"))
+    if unusual:
+        notes.append(Note("unit_case", f"unit in unusual case: {listed(unusual)}; mv taken for mV, others alike"))
     return [signal for signal, _ in candidates], [channel for _, channel in candidates], left_out
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first six of some names and how many more there are."""
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
 def checked_rate(path: Path, sfreq_hz: float) -> float:
@@ -246,8 +269,7 @@ def named(channels: Sequence[Channel], notes: list[Note]) -> list[str]:
         notes.append(Note("duplicate_labels", f"more than one channel is named {', '.join(double)}; numbered in order"))
     unknown = [name for name, channel in zip(names, channels) if channel.anode is None]
     if unknown:
-        shown = ", ".join(unknown[:6]) + (f" and {len(unknown) - 6} more" if len(unknown) > 6 else "")
-        notes.append(Note("unknown_names", f"no place on the head is known for {shown}"))
+        notes.append(Note("unknown_names", f"no place on the head is known for {listed(unknown)}"))
     return names
 
 
