@@ -304,3 +304,59 @@ def test_what_mne_warns_of_becomes_a_note(tmp_path):
     recording = read_recording(path)
     assert recording.ch_names == ["Fp1", "Fp2", "C3"]
     assert recording.left_out == {"C4": "unit '°C' is no voltage"}
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("μV", 1), ("microV", 1), ("UV", 1), ("mv", 1e3), ("milliV", 1e3)])
+def test_brainvision_units_that_mne_does_not_know(tmp_path, unit, factor):
+    data = noise_uv()
+    path = write_brainvision(tmp_path / "b.vhdr", data, NAMES)
+    path.write_text(path.read_text(encoding="utf-8").replace(",,1,µV", f",,1,{unit}"), encoding="utf-8")
+    recording = read_recording(path)
+    np.testing.assert_allclose(recording.data_uv, data * factor, rtol=1e-6)
+    assert (recording.ch_names, recording.left_out) == (NAMES, {})
+    assert codes(recording) == (["unit_case"] if unit in ("UV", "mv") else [])
+    np.testing.assert_allclose(read_recording(path, unit="nV").data_uv, data * 1e-3, rtol=1e-6)
+
+
+def test_boundaries_at_half_samples_cut_before_the_later(tmp_path):
+    import mne
+
+    raw = mne.io.RawArray(noise_uv() * 1e-6, mne.create_info(NAMES, 200.0, "eeg"), verbose="error")
+    halves = [399.5, 400.5 + 99, 700.5, 1200.0]
+    raw.set_annotations(mne.Annotations(np.array(halves) / 200, 0, ["boundary"] * 4))
+    raw.save(tmp_path / "a_raw.fif", verbose="error")
+    recording = read_recording(tmp_path / "a_raw.fif")
+    assert [segment.start for segment in recording.segments] == [0, 400, 500, 701, 1200]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.fif", b"<html>", "expected a FIF file, got one that begins with b'<html>'"),
+        ("a.fif", b"", "expected a FIF file, got one without content"),
+        ("a.fif.gz", b"\x1f\x8bjunk", "expected a FIF file, got one without content"),
+        ("a.cnt", b"<!DOCTYPE html>\n<html>", "expected a Neuroscan or ANT file, got one that begins with "
+         "b'<!DOCTYPE html>\\n'"),
+        ("a.cnt", b"", "expected a Neuroscan or ANT file, got one without content"),
+        ("a.cnt", b"Version 3.0 cut", "expected a recording that mne reads, but IndexError: index 0 is out of bounds "
+         "for axis 0 with size 0"),
+    ],
+)  # fmt: skip
+def test_what_mne_cannot_read_is_refused_in_one_line(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError) as problem:
+        read_recording(tmp_path / name)
+    assert str(problem.value) == f"{tmp_path / name}: {message}; check that it was copied whole"
+
+
+def test_a_short_data_file_of_another_name(tmp_path):
+    from scipy.io import loadmat, savemat
+
+    path = write_eeglab(tmp_path / "a.set", noise_uv(), NAMES)
+    content = loadmat(path)["EEG"]
+    fields = {name: content[name][0, 0] for name in content.dtype.names} | {"data": "other.fdt", "datfile": "other.fdt"}
+    savemat(path, {"EEG": fields}, appendmat=False)
+    (tmp_path / "other.fdt").write_bytes(bytes(4 * 4 * 1000))
+    with pytest.raises(UserError) as problem:
+        read_recording(path)
+    assert str(problem.value) == f"{path}: expected 1600 samples in other.fdt, it holds 1000; copy it again"

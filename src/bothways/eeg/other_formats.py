@@ -1,7 +1,9 @@
 """Every format but EDF and BDF, through mne."""
 
+import gzip
 import re
 import warnings
+import zlib
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -19,11 +21,15 @@ from bothways.eeg.recording import (
     leave_out,
     named,
     no_eeg_error,
+    odd_case,
+    odd_case_note,
     place_events,
     possible_uv,
     true_time_s,
     unit_in_uv,
+    whole_sample,
 )
+from bothways.eeg.scan import shown
 from bothways.errors import UserError
 
 _BOUNDARY = re.compile(r"(?i)^(bad |edge )?boundary$|^new segment")
@@ -46,8 +52,11 @@ def read_with_mne(path: Path, unit: str | None) -> Recording:
         except (UserError, OSError, MemoryError):
             raise
         except Exception as problem:  # mne's readers raise all kinds on damaged files
+            head = _head(path)
+            if path.suffix.lower() == ".cnt" and not head.startswith((b"RIFF", b"RF64", b"Version")):
+                raise _other_error(path, "a Neuroscan or ANT file", head) from None
             raise UserError(
-                f"{path}: expected a recording that mne reads, but {type(problem).__name__}: {_one_line(problem)}"
+                f"{path}: expected a recording that mne reads, but {_why(problem)}; check that it was copied whole"
             ) from None
         recording = _convert(path, raw, unit)
     ignored = (DeprecationWarning, FutureWarning, ResourceWarning)
@@ -57,12 +66,37 @@ def read_with_mne(path: Path, unit: str | None) -> Recording:
 
 
 def _one_line(problem: Any) -> str:
-    return " ".join(str(problem).split())[:300]
+    return shown(" ".join(str(problem).split())[:300])
+
+
+def _why(problem: Exception) -> str:
+    """The error in one line; of a traceback quoted in it the last error only."""
+    if quoted := re.findall(r"(?m)^(\w+(?:Error|Exception): .*)$", str(problem)):
+        return _one_line(quoted[-1])
+    return f"{type(problem).__name__}: {_one_line(problem)}"
+
+
+def _head(path: Path) -> bytes:
+    """The first bytes, unpacked where the file is compressed; none of a folder."""
+    if path.is_dir():
+        return b""
+    try:
+        with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as file:
+            return file.read(16)
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        return b""
+
+
+def _other_error(path: Path, expected: str, head: bytes) -> UserError:
+    what = f"that begins with {head!r}" if head else "without content"
+    return UserError(f"{path}: expected {expected}, got one {what}; check that it was copied whole")
 
 
 def _open(path: Path) -> Any:
     import mne
 
+    if re.search(r"(?i)\.fif(\.gz)?$", path.name) and (head := _head(path))[:4] != b"\0\0\0\x64":
+        raise _other_error(path, "a FIF file", head)
     quiet = {"verbose": "error"}
     suffix = path.suffix.lower()
     openers: dict[str, Callable[[], Any]] = {
@@ -113,9 +147,10 @@ def _convert(path: Path, raw: Any, unit: str | None) -> Recording:
     picks, channels = [], []
     types = raw.get_channel_types()
     stated = getattr(raw, "_orig_units", None) or {}
+    unscaled = _unscaled_units(path, raw, types)
     for index, channel in enumerate(parse_labels(raw.ch_names)):
         label, kind = raw.ch_names[index], types[index]
-        if kind != "eeg":
+        if kind != "eeg" and index not in unscaled:
             unit_text = stated.get(label, "n/a")
             odd = unit_text != "n/a" and unit_in_uv(unit_text) is None
             why = f"unit {unit_text!r} is no voltage" if odd else f"{kind} channel in the file, not scalp EEG"
@@ -130,11 +165,13 @@ def _convert(path: Path, raw: Any, unit: str | None) -> Recording:
     if raw.n_times == 0:
         raise UserError(f"{path}: no data: the recording has no samples; leave the file out")
     sfreq_hz = checked_rate(path, float(raw.info["sfreq"]))
-    data_uv = _samples(path, raw, picks, unit, stated)
+    data_uv = _samples(path, raw, picks, unit, stated, unscaled)
     segments, events = _times(raw, types, sfreq_hz, notes)
     positions = digitised_positions(raw.info, picks, channels)
     if positions is not None:
         notes.append(Note("digitised_positions", "electrode positions are the file's own"))
+    if odd := [f"{raw.ch_names[pick]} ({unscaled[pick]})" for pick in picks if odd_case(unscaled.get(pick, ""))]:
+        notes.append(odd_case_note(odd))
     ch_names = named(channels, notes)
     file_names = [raw.ch_names[pick] for pick in picks]
     bads = set(raw.info["bads"])
@@ -147,11 +184,36 @@ def _convert(path: Path, raw: Any, unit: str | None) -> Recording:
     )  # fmt: skip
 
 
-def _samples(path: Path, raw: Any, picks: list[int], unit: str | None, stated: dict[str, str]) -> np.ndarray:
+def _unscaled_units(path: Path, raw: Any, types: list[str]) -> dict[int, str]:
+    """The voltages among BrainVision's channels that mne leaves unscaled, as it does not know their unit's spelling."""
+    if type(raw).__name__ != "RawBrainVision" or "misc" not in types:
+        return {}
+    content = path.read_bytes()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = content.decode("latin-1")
+    section = text.partition("[Channel Infos]")[2].partition("\n[")[0]
+    units = {int(n) - 1: row.split(",")[3].strip() for n, row in re.findall(r"(?m)^Ch(\d+)=((?:.*?,){3}.*)$", section)}
+    return {
+        index: text
+        for index, text in units.items()
+        if index < len(types) and types[index] == "misc" and unit_in_uv(text) is not None
+    }
+
+
+def _samples(
+    path: Path, raw: Any, picks: list[int], unit: str | None, stated: dict[str, str], unscaled: dict[int, str]
+) -> np.ndarray:
     """Reads in pieces, so that double precision is held for a minute of signal only."""
     factors = np.full((len(picks), 1), 1e6)
+    for factor, pick in zip(factors, picks):
+        if pick in unscaled:
+            factor[:] = unit_in_uv(unit or unscaled[pick])
     if unit is not None:
         for factor, pick in zip(factors, picks):
+            if pick in unscaled:
+                continue
             # mne multiplied by the unit that the file states (none: FIF holds volts, the others microvolts)
             usual = "V" if type(raw).__name__ == "Raw" else "uV"
             in_file = unit_in_uv(stated.get(raw.ch_names[pick], usual)) or 1.0
@@ -165,8 +227,8 @@ def _samples(path: Path, raw: Any, picks: list[int], unit: str | None, stated: d
     except (OSError, MemoryError):
         raise
     except Exception as problem:
-        data_file = path.with_suffix(".fdt")
-        if path.suffix.lower() == ".set" and data_file.is_file():
+        data_file = Path(raw.filenames[0] or path)
+        if path.suffix.lower() == ".set" and data_file.suffix.lower() != ".set" and data_file.is_file():
             n = data_file.stat().st_size // (4 * len(raw.ch_names))
             raise UserError(
                 f"{path}: expected {raw.n_times} samples in {data_file.name}, it holds {n}; copy it again"
@@ -181,9 +243,9 @@ def _times(raw: Any, types: list[str], sfreq_hz: float, notes: list[Note]) -> tu
     first_s = raw.first_time if raw.annotations.orig_time is not None else 0.0
     for onset, duration_s, label in zip(raw.annotations.onset, raw.annotations.duration, raw.annotations.description):
         onset_s = float(onset) - first_s
-        sample = round(onset_s * sfreq_hz)
+        sample = whole_sample(onset_s * sfreq_hz)
         if _SKIPPED.search(label):
-            holes.append((max(sample, 0), min(sample + round(duration_s * sfreq_hz), n)))
+            holes.append((max(sample, 0), min(whole_sample((onset_s + float(duration_s)) * sfreq_hz), n)))
         elif _BOUNDARY.search(label):
             cuts.add(min(max(sample, 0), n))
         else:
@@ -196,7 +258,7 @@ def _times(raw: Any, types: list[str], sfreq_hz: float, notes: list[Note]) -> tu
     ]
     if len(segments) > 1 or holes:
         notes.append(Note("gaps", f"{len(segments)} pieces, cut where the file marks a boundary or a skip"))
-    known = {(round(onset_s * sfreq_hz), label) for onset_s, _, label in events}
+    known = {(whole_sample(onset_s * sfreq_hz), label) for onset_s, _, label in events}
     for pick in (index for index, kind in enumerate(types) if kind == "stim"):
         values = np.nan_to_num(raw.get_data([pick], verbose="error")[0])
         for sample, code in status_events(np.clip(values, -(2**31), 2**31 - 1).astype(np.int32)):

@@ -1,5 +1,6 @@
 """One recording in memory, in microvolts, with everything that was changed or lost in reading it noted."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -105,6 +106,11 @@ def odd_case(text: str) -> bool:
     return unit_in_uv(text) is not None and re.sub("Âµ|Î¼|[µμ]", "u", text.strip()) in {
         spelling for unit in UNITS_UV for spelling in (unit.lower(), unit.upper(), unit.capitalize())
     } - set(UNITS_UV)
+
+
+def odd_case_note(channels: Sequence[str]) -> Note:
+    """The note of units that `odd_case` is true of."""
+    return Note("unit_case", f"unit in unusual case: {listed(channels)}; mv taken for mV, others alike")
 
 
 def read_recording(path: str | Path, *, unit: str | None = None) -> Recording:
@@ -216,7 +222,7 @@ def _pick_edf(
     if guessed:
         notes.append(Note("unit_guessed", f"unit taken for microvolts: {', '.join(guessed)}"))
     if unusual:
-        notes.append(Note("unit_case", f"unit in unusual case: {listed(unusual)}; mv taken for mV, others alike"))
+        notes.append(odd_case_note(unusual))
     return [signal for signal, _ in candidates], [channel for _, channel in candidates], left_out
 
 
@@ -325,6 +331,11 @@ def true_time_s(stored_s: float, segments: Sequence[Segment], sfreq_hz: float) -
     return inside[-1].onset_s + stored_s - inside[-1].start / sfreq_hz
 
 
+def whole_sample(at: float) -> int:
+    """The nearest whole sample; of two equally near ones the later, also where the half is inexact."""
+    return math.floor(at + 0.5 + 1e-6)
+
+
 def place_events(
     events: Sequence[tuple[float, float, str]], segments: Sequence[Segment], sfreq_hz: float, notes: list[Note]
 ) -> list[Event]:
@@ -341,7 +352,7 @@ def place_events(
                 if onset_s + duration_s > stop_s + 1e-9:
                     duration_s = stop_s - onset_s
                     shortened.append(label)
-                sample = segment.start + round((onset_s - segment.onset_s) * sfreq_hz)
+                sample = segment.start + whole_sample((onset_s - segment.onset_s) * sfreq_hz)
                 placed.append(Event(onset_s, max(duration_s, 0.0), label, min(sample, segment.stop - 1)))
                 break
         else:
