@@ -10,7 +10,7 @@ from bothways.eeg.channels import Channel, fit_sphere, parse_label, parse_labels
         ("Fp1", "Fp1"), ("EEG FP1-REF", "Fp1"), ("EEG FP1-LE", "Fp1"), ("EEG C3-A2", "C3"), ("C4M1", "C4"),
         ("C3:M2", "C3"), ("Fc5.", "FC5"), ("C3..", "C3"), ("T3", "T7"), ("EEG T6-Ref", "P8"), ("eeg_cz", "Cz"),
         ("POL F9", "F9"), ("Cz Ref", "Cz"), ("AFF5H", "AFF5h"), (" Oz ", "Oz"), ("EEG Fp1", "Fp1"),
-        ("fz-AVG", "Fz"),
+        ("fz-AVG", "Fz"), ("EEGFp1", "Fp1"), ("EEGT3-REF", "T7"),
     ],
 )  # fmt: skip
 def test_one_name_for_one_electrode(label, name):
@@ -36,13 +36,18 @@ def test_bipolar_pairs(label, name, anode, cathode):
         ("Status", "trigger"), ("STI 014", "trigger"), ("PHOTIC-PH", "photic"), ("Resp", "respiration"),
         ("Temp rectal", "temperature"), ("SaO2 X9", "oxygen"), ("POL DC01", "auxiliary"), ("A1", "reference"),
         ("EEG A2-A1", "reference"), ("M2", "reference"), ("POL $A1", "reference"), ("IBI", "derived"),
+        ("LEFT_EAR", "reference"), ("RIGHT_EAR", "reference"), ("VEO", "eye movement"), ("HEO", "eye movement"),
+        ("LUE-RAE", "eye movement"), ("VNS", "auxiliary"), ("Ana1", "auxiliary"), ("GND", "ground"), ("-", "no name"),
+        ("Plethysmogram", "oxygen"), ("Plet", "oxygen"), ("TRIG", "trigger"), ("Stim", "trigger"),
+        ("Stimulus", "trigger"), ("Marker", "trigger"), ("Event", "trigger"), ("BDF Status", "trigger"),
+        ("Status 1", "trigger"),
     ],
 )  # fmt: skip
 def test_what_is_no_scalp_eeg_says_why(label, reason):
     assert reason in parse_label(label).left_out
 
 
-@pytest.mark.parametrize("label", ["Posição", "EEG 001", "E17", "SP1", "X1", "T1"])
+@pytest.mark.parametrize("label", ["Posição", "EEG 001", "E17", "SP1", "X1", "T1", "EEG1", "EEGE1"])
 def test_a_name_without_a_place_is_kept(label):
     assert parse_label(label) == Channel(label)
 
@@ -50,6 +55,19 @@ def test_a_name_without_a_place_is_kept(label):
 def test_ears_are_no_ears_in_a_numbered_net():
     assert [c.left_out for c in parse_labels(["A1", "A2", "A3", "A4"])] == ["", "", "", ""]
     assert [bool(c.left_out) for c in parse_labels(["C3", "A1", "A2"])] == [False, True, True]
+
+
+def test_e1_and_e2_are_eyes_in_sleep_and_electrodes_in_a_net():
+    eyes = "eye movement, not scalp EEG"
+    assert [c.left_out for c in parse_labels(["C3-M2", "E1-M2", "E2-M2", "EEG E1", "E2"])] == [
+        "",
+        eyes,
+        eyes,
+        eyes,
+        eyes,
+    ]
+    assert [c.left_out for c in parse_labels(["E1-M2", "E1", "X1"])] == [eyes, "", ""]
+    assert {c.left_out for c in parse_labels([*(f"E{n}" for n in range(1, 9)), "Cz"])} == {""}
 
 
 def test_unique_names():

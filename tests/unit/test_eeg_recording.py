@@ -202,6 +202,10 @@ def test_status_channel_gives_events_and_no_signal(tmp_path):
     recording = read_recording(write_edf(tmp_path / "a.bdf", noise_uv(2), ["C3", "C4"], bdf=True, status=status))
     assert [(e.label, e.start_sample) for e in recording.events] == [("7", 400), ("256", 900)]
     assert recording.left_out == {"Status": "trigger or status, not scalp EEG"}
+    for other in (b"BDF Status", b"Status 1", b"TRIG"):
+        path = tmp_path / "b.bdf"
+        path.write_bytes((tmp_path / "a.bdf").read_bytes().replace(b"Status".ljust(16), other.ljust(16)))
+        assert read_recording(path).events == recording.events
 
 
 def test_record_counts_that_lie(tmp_path):

@@ -13,24 +13,26 @@ from jaxtyping import Float32, Float64
 RENAMED = {"T3": "T7", "T4": "T8", "T5": "P7", "T6": "P8"}
 """Names of the old 10-20 system that the 10-10 system changed."""
 
-_REFERENCES = re.compile(r"(A[12]|M[12]|A1A2|M1M2|EAR.*|LM|RM|CLE|LE|.*_EAR|\$A[12]|TP9TP10)", re.IGNORECASE)
+_REFERENCES = re.compile(r"(A[12]|M[12]|A1A2|M1M2|EAR.*|LM|RM|CLE|LE|.*_EAR|[LR]AE|\$A[12]|TP9TP10)", re.IGNORECASE)
 _REFERENCE_SUFFIX = re.compile(
     r"(REF\d?|LE|AR|AV|AVG|CAR|A[12]|M[12]|A1A2|M1M2|AA|LINKED|CE|VREF|G[12])", re.IGNORECASE
 )
 _NOT_EEG = {
     "electrocardiogram": r"ecg|ekg",
-    "eye movement": r"[vhlr]?eog[lr]?|loc|roc",
+    "eye movement": r"[vhlr]?eog[lr]?|[vh]eo[lr]?|loc|roc|[lr][ul]e",
     "muscle": r"emg|chin|masseter|l?leg|r?leg",
-    "trigger or status": r"status|trig|trigger|stim|sti|events?|markers?|code|din",
+    "trigger or status": r"status|trig|trigger|stimulus|stim|sti|events?|markers?|code|din",
     "photic stimulation": r"photic|pho|ph",
     "respiration": r"resp|flow|airflow|nasal|therm|thorax|thor|chest|abdomen|abdo|abd|snore|cpap|etco2|co2|cannula",
     "temperature": r"temp|temperature",
-    "oxygen or pulse": r"sao2|spo2|osat|pulse|pleth|pr|hr|bpm|heart",
+    "oxygen or pulse": r"sao2|spo2|osat|pulse|plet[a-z]*|pr|hr|bpm|heart",
     "skin conductance": r"gsr|eda|scl|scr",
     "movement or position": r"acc|accel|gyro|pos|position|body|motion",
-    "auxiliary input": r"dc|aux|misc|ext|exg|light|mic|audio|sound|battery|counter|packet|timestamp",
+    "auxiliary input": r"dc|aux|misc|ana|analog|vns|ext|exg|light|mic|audio|sound|battery|counter|packet|timestamp",
+    "ground electrode": r"gnd|ground",
     "derived measure": r"ibi|bursts?|suppr|annotations?",
 }
+_EYE = re.compile(r"\s*(?:(?:EEG|EOG|POL)[\s_:.-]*)?E(\d+)(?:\s*[-:/_ ]\s*(\w+))?[\s.]*", re.IGNORECASE)
 _NOT_EEG_PATTERNS = [
     (reason, re.compile(rf"(?<![a-z])(?:{words})(?![a-z])", re.IGNORECASE)) for reason, words in _NOT_EEG.items()
 ]
@@ -91,6 +93,8 @@ def parse_label(label: str) -> Channel:
     """
     own = " ".join(label.split())
     text = re.sub(r"^(EEG|POL)(?=[\s_:.-])[\s_:.-]*", "", own, flags=re.IGNORECASE).strip(" .")
+    if re.match("EEG[a-z]", text, re.IGNORECASE) and scalp_name(_split(text[3:])[0]):
+        text = text[3:]  # `EEGFp1`
     first, second = _split(text)
     anode = scalp_name(first)
     if anode is not None:
@@ -98,7 +102,9 @@ def parse_label(label: str) -> Channel:
         if cathode == anode:
             cathode = None
         return Channel(f"{anode}-{cathode}" if cathode else anode, anode, cathode)
-    if _REFERENCES.fullmatch(first):
+    if not any(character.isalnum() for character in text):
+        return Channel(own, left_out="no name, not known to be scalp EEG")
+    if _REFERENCES.fullmatch(first) or _REFERENCES.fullmatch(text):
         return Channel(own, left_out="reference electrode, not scalp EEG")
     for reason, pattern in _NOT_EEG_PATTERNS:
         if pattern.search(re.sub(r"[\d_]+", " ", text)) or pattern.search(text):
@@ -123,9 +129,17 @@ def parse_labels(labels: Sequence[str]) -> list[Channel]:
     """Reads all labels of one recording; see `parse_label`.
 
     A label is judged among its neighbours where it has two meanings: A1, A2, A3, … is a net's own numbering
-    (BioSemi), in which A1 and A2 are no ears and O1 or P3 are no places of the 10-05 system's either.
+    (BioSemi), in which A1 and A2 are no ears and O1 or P3 are no places of the 10-05 system's either. E1, E2, E3, …
+    is one too (EGI), but E1 and E2 (of sleep) beside the names of the 10-20 system or against a reference are eyes.
     """
     channels = [parse_label(label) for label in labels]
+    eyes = [_EYE.fullmatch(label) for label in labels]
+    if {match[1] for match in eyes if match} <= {"1", "2", "3", "4"}:
+        beside = any(channel.anode for channel in channels)
+        channels = [
+            Channel(channel.name, left_out="eye movement, not scalp EEG") if eye and (beside or eye[2]) else channel
+            for eye, channel in zip(eyes, channels)
+        ]
     numbered = {m[1] for label in labels if (m := re.fullmatch(r"\s*A(\d+)\s*", label))}
     if len(numbered) < 3:
         return channels

@@ -318,7 +318,7 @@ def _edf_times(
     stamps = [text for text in texts if not re.fullmatch(r"[+-]\d+(\.\d*)?", text[2])]
     events = [(onset_s - zero_s, duration_s, text) for onset_s, duration_s, text in stamps]
     for signal in file.signals:
-        if re.fullmatch(r"(?i)status|trigger|sti ?\d*", signal.label):
+        if re.fullmatch(r"(?i)(bdf )?status( ?\d+)?|trig(ger)?|sti ?\d*", signal.label):
             for sample, code in status_events(file.digital(signal)):
                 stored_s = sample / file.rate_hz(signal)
                 events.append((true_time_s(stored_s, segments, sfreq_hz), 0.0, str(code)))
