@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bothways.config import SignalConfig
-from bothways.eeg import Segment, assess, preprocess, read_recording
+from bothways.eeg import Segment, assess, check, preprocess, read_recording
 from bothways.eeg.preprocess import robust_scale
 from bothways.eeg.quality import flat_samples
 from recordings import noise_uv, write_edf
@@ -152,6 +152,34 @@ def test_quality_names_what_is_wrong(tmp_path):
     assert quality["C4"]["bad"] == ["marked bad in the file"]
     assert quality["C4"]["line_noise"]["50"] > 0.75
     assert quality["C4"]["line_noise"]["60"] < 0.05
+
+
+@pytest.mark.parametrize("share", [0.0, 0.49, 0.51])
+def test_flat_stretches_do_not_count_in_the_amplitude(tmp_path, share):
+    data = noise_uv(4, 8000)
+    data[:, : round(share * 8000)] = 7
+    recording = recording_of(tmp_path, data)
+    quality, bad, notes = assess(recording)
+    assert [q["amplitude_uv"] for q in quality.values()] == pytest.approx([30] * 4, rel=0.05)
+    assert "unit_suspect" not in [note.code for note in notes]
+    assert len(bad) == (4 if share > 0.5 else 0)
+    if share > 0.5:
+        assert quality["Fp1"]["bad"] == ["51% flat"]
+        path = write_edf(tmp_path / "sub-1.edf", data, NAMES)
+        assert check([path])["recordings"][0]["reason"] == (
+            "no good channel: 4 of 4: Fp1 (51% flat); Fp2 (51% flat); C3 (51% flat); C4 (51% flat)"
+        )
+
+
+def test_a_channel_that_the_halo_takes_is_bad(tmp_path):
+    data = noise_uv(4, 2000)
+    data[0, ::2] = np.nan
+    data[1, :100] = np.nan
+    data[2, 990:1000] = data[2, 1010:1020] = np.nan
+    recording = recording_of(tmp_path, data)
+    quality, bad, _ = assess(recording)
+    assert (bad, quality["Fp1"]["bad"]) == (["Fp1"], ["100% missing or flat with 0.05 s around"])
+    assert np.isnan(preprocess(recording, SignalConfig(), bad).data_uv).sum(1).tolist() == [2000, 110, 50, 0]
 
 
 @pytest.mark.parametrize(

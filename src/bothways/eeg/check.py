@@ -84,7 +84,8 @@ def _check_one(one: Found, unit: str | None, min_duration_s: float, seen: dict[s
     longest_s = max(segment.stop - segment.start for segment in recording.segments) / recording.sfreq_hz
     reason = ""
     if len(bad) == len(quality):
-        reason = next((n.message for n in notes if n.code == "unit_suspect"), "every channel is bad")
+        why = next(n.message for code in ("unit_suspect", "bad_channels") for n in notes if n.code == code)
+        reason = f"no good channel: {why}"
     elif longest_s < min_duration_s:
         reason = f"too short: {longest_s:g} s without a gap, at least {min_duration_s:g} s expected"
     warned = any(note.code not in FINE for note in notes)

@@ -14,11 +14,9 @@ from jaxtyping import Bool, Float32, Float64
 from scipy import fft
 
 from bothways.config import SignalConfig
-from bothways.eeg.quality import flat_samples
+from bothways.eeg.quality import HALO_S, flat_samples
 from bothways.eeg.recording import Event, Note, Recording, Segment
 
-HALO_S = 0.05
-"""Taken as missing on both sides of missing data: there the low-pass still sees what was filled in."""
 _TOGETHER = 8
 """Channels in one transform: the width of a vector register, and a bound on memory."""
 

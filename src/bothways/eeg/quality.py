@@ -13,6 +13,8 @@ USUAL_UV = (1.0, 200.0)
 """Where the median channel of a good recording lies; a unit slip is a thousand times outside."""
 FLAT_S = 0.5
 """A value that does not change for as long as this is no signal."""
+HALO_S = 0.05
+"""Taken as missing on both sides of missing data: there the low-pass still sees what was filled in."""
 MAX_FLAT, MAX_MISSING, MAX_CLIPPED = 0.5, 0.5, 0.05
 """Shares of a channel's samples above which it is bad."""
 
@@ -22,13 +24,16 @@ def assess(recording: Recording) -> tuple[dict[str, dict[str, Any]], list[str], 
 
     Returns:
         per channel {`flat`, `missing`, `clipped` (shares 0 to 1), `amplitude_uv` (robust SD about each second's
-        mean, None = no samples), `line_noise` {`50`, `60`: share of the power from 1 Hz up}, `bad` (list of
-        reasons)}; the bad channels; notes.
+        mean, flat stretches left out; None = no samples), `line_noise` {`50`, `60`: share of the power from 1 Hz
+        up}, `bad` (list of reasons)}; the bad channels; notes.
     """
     quality: dict[str, dict[str, Any]] = {}
     for name, data_uv in zip(recording.ch_names, recording.data_uv):
-        measured = _measure(data_uv, recording.sfreq_hz)
-        measured["bad"] = _reasons(measured) + (["marked bad in the file"] if name in recording.marked_bad else [])
+        still = flat_samples(data_uv, recording.sfreq_hz)
+        measured = _measure(data_uv, still, recording.sfreq_hz)
+        lost = _lost_share(still | np.isnan(data_uv), recording.sfreq_hz)
+        marked = ["marked bad in the file"] if name in recording.marked_bad else []
+        measured["bad"] = _reasons(measured, lost) + marked
         quality[name] = measured
     bad = [name for name, measured in quality.items() if measured["bad"]]
     notes = [Note("bad_channels", f"{len(bad)} of {len(quality)}: {_listed(bad, quality)}")] if bad else []
@@ -49,15 +54,18 @@ def _listed(bad: list[str], quality: dict[str, dict[str, Any]]) -> str:
     return shown + (f" and {len(bad) - 6} more" if len(bad) > 6 else "")
 
 
-def _measure(data_uv: Float32[np.ndarray, " T"], sfreq_hz: float) -> dict[str, Any]:
+def _measure(data_uv: Float32[np.ndarray, " T"], flat: Bool[np.ndarray, " T"], sfreq_hz: float) -> dict[str, Any]:
     missing = np.isnan(data_uv)
     n = len(data_uv)
     measured: dict[str, Any] = {"missing": round(float(missing.mean()), 4) if n else 1.0}
     good = data_uv[~missing] if missing.any() else data_uv
     if len(good) == 0:
         return measured | {"flat": 0.0, "clipped": 0.0, "amplitude_uv": None, "line_noise": {"50": 0.0, "60": 0.0}}
-    measured["flat"] = round(float(flat_samples(data_uv, sfreq_hz).mean()), 4)
+    measured["flat"] = round(float(flat.mean()), 4)
     measured["clipped"] = round(_clipped_share(good), 4)
+    if flat.any() and not flat.all():
+        moving = data_uv[~(missing | flat)]
+        good = moving if len(moving) else good
     block = max(min(round(sfreq_hz), len(good)), 1)
     blocks = good[: len(good) // block * block].reshape(-1, block)
     centred = blocks - blocks.mean(1, keepdims=True)
@@ -66,6 +74,18 @@ def _measure(data_uv: Float32[np.ndarray, " T"], sfreq_hz: float) -> dict[str, A
     measured["amplitude_uv"] = round(float(1.4826 * np.median(spread)), 4)
     measured["line_noise"] = _line_noise(centred, sfreq_hz)
     return measured
+
+
+def _lost_share(hole: Bool[np.ndarray, " T"], sfreq_hz: float) -> float:
+    """Share of the samples that are missing or flat, or within the halo that the filter takes with them."""
+    if not hole.any():
+        return 0.0
+    # how many holes lie within the halo of each sample, by a running sum
+    halo = round(HALO_S * sfreq_hz)
+    total = np.concatenate([[0], np.cumsum(hole)])
+    at = np.arange(len(hole))
+    near = total[np.minimum(at + halo + 1, len(hole))] - total[np.maximum(at - halo, 0)]
+    return float((near > 0).mean())
 
 
 def flat_samples(data_uv: Float32[np.ndarray, " T"], sfreq_hz: float) -> Bool[np.ndarray, " T"]:
@@ -122,7 +142,7 @@ def _line_noise(blocks: Float32[np.ndarray, "n block"], sfreq_hz: float) -> dict
     }
 
 
-def _reasons(measured: dict[str, Any]) -> list[str]:
+def _reasons(measured: dict[str, Any], lost: float) -> list[str]:
     low, high = AMPLITUDE_UV
     amplitude_uv = measured["amplitude_uv"]
     reasons = []
@@ -132,6 +152,8 @@ def _reasons(measured: dict[str, Any]) -> list[str]:
         reasons.append(f"{measured['flat']:.0%} flat")
     elif amplitude_uv is not None and not low <= amplitude_uv <= high:
         reasons.append(f"amplitude {amplitude_uv:g} uV outside {low:g} to {high:g}")
+    if lost > MAX_MISSING and measured["missing"] <= MAX_MISSING and measured["flat"] <= MAX_FLAT:
+        reasons.append(f"{lost:.0%} missing or flat with {HALO_S:g} s around")
     if measured["clipped"] > MAX_CLIPPED:
         reasons.append(f"{measured['clipped']:.0%} clipped")
     return reasons
