@@ -321,7 +321,7 @@ def test_b49_not_an_edf(cases):
         ("eeglab_set_hdf5/test_raw_h5.set", "EEGLAB", 32, 128, 154, "EEG 000"),
         ("egi_raw/test_egi.raw", "EGI", 256, 250, 2, "E1"),
         ("fif/brainvision_export_raw.fif", "FIF", 32, 1000, 10, "EEG 001"),
-        ("neuroscan_cnt/scan41_short.cnt", "CNT", 126, 400, 6, "1"),
+        ("neuroscan_cnt/scan41_short.cnt", "CNT", 125, 400, 6, "1"),
         ("nicolet/test_nicolet_raw.data", "Nicolet", 24, 256, 0, "Fp1"),
         ("nihon_kohden/MB0400FU.EDF", "EDF+D", 21, 200, 2, "Fp2"),
         ("nihon_kohden/MB0400FU.EEG", "Nihon", 20, 200, 2, "Fp2"),
