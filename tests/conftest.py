@@ -1,6 +1,10 @@
 """Shared by all tests: array shapes are checked, Hypothesis repeats itself, real data are found or skipped."""
 
+import os
 from pathlib import Path
+
+# The tests' tensors are tiny: a second thread only waits, and on a shared machine it waits long.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import settings
