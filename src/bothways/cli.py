@@ -161,7 +161,8 @@ def pretrain(
     if json:
         return _print_json(result)
     for feature, bands in result["reconstruction"].items():
-        table = _table("band", "model", "interpolation", "zero", title=f"error on hidden patches: {feature}")
+        whose = "people held out" if result["validation_subjects"] else "the training people"
+        table = _table("band", "model", "interpolation", "zero", title=f"error on hidden patches of {whose}: {feature}")
         for band, errors in bands.items():
             table.add_row(band, *(_number(errors[guess]) for guess in ("model", "interpolation", "zero")))
         out.print(table)

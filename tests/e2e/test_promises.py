@@ -33,6 +33,28 @@ def test_one_split_keeps_people_unseen_by_both_trainings(chain: Chain, tmp_path:
     assert run.evaluate(tmp_path / "second")["pretraining_overlap"]["kind"] == "same recording"
 
 
+def test_labels_seen_before_are_said(chain: Chain, tmp_path: Path) -> None:
+    """The tested people's labels trained the run that this one starts from."""
+    for name, seed in (("a", 1), ("b", 2)):
+        run.split(chain.store, tmp_path / f"{name}.json", seed=seed, train_fraction=0.5, validation_fraction=0.0)
+    short = [*WINDOWS, "training.steps=1"]
+    for name, start in (("a", chain.pretrained), ("b", tmp_path / "run-a")):
+        run.finetune(
+            start, chain.store, chain.labels, tmp_path / f"run-{name}", changes=short, split=tmp_path / f"{name}.json"
+        )
+    assert run.evaluate(tmp_path / "run-b")["pretraining_overlap"]["kind"] == "same recording, with its labels"
+
+
+def test_two_recordings_never_share_a_file_of_predictions(chain: Chain, tmp_path: Path) -> None:
+    source = next(chain.data.rglob("*.edf")).read_bytes()
+    (tmp_path / "in" / "a").mkdir(parents=True)
+    for name in ("a/x.edf", "a__x.edf"):
+        (tmp_path / "in" / name).write_bytes(source)
+    result = run.predict(chain.finetuned, [tmp_path / "in"], tmp_path / "out")
+    assert len({r["csv"] for r in result["recordings"]}) == 2
+    assert all((tmp_path / "out" / r["csv"]).is_file() for r in result["recordings"])
+
+
 def test_one_labelled_person_is_evaluated_without_the_probe(chain: Chain, tmp_path: Path) -> None:
     changes = [*WINDOWS, "training.steps=2", "labelled_subjects=1"]
     run.finetune(chain.pretrained, chain.store, chain.labels, tmp_path / "run", changes=changes)

@@ -74,6 +74,9 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
     tested, training = usable(sources, tested), usable(sources, training)
     tested_source, training_source = sources.of(tested), sources.of(training)
     notes = guessed_subjects(store, {*split.train, *getattr(split, part)})
+    gone = sorted(set(getattr(split, part)) - set(tested.subject.tolist()))
+    if gone:
+        notes.append(f"{len(gone)} of the {part} people have no window in {store.path}: {', '.join(gone[:8])}")
     absent = [name for i, name in enumerate(windows.classes) if not (tested.label == i).any()]
     if absent:
         notes.append(f"the {part} people have no window of {', '.join(absent)}: the figures say nothing about it")
@@ -178,21 +181,28 @@ def _pretrained(manifest: dict[str, Any], notes: list[str]) -> Model | None:
 def _overlap(manifest: dict[str, Any], store: eeg.Store, subjects: set[str]) -> dict[str, Any]:
     """Says how all that the weights were trained on before touches the tested people.
 
-    `same recording` (equal content), `same subject` (an equal name, in whatever store), `none`, or `unknown` where a
-    run on the way does not say what it saw.
+    `same recording, with its labels`, `same recording` (equal content), `same subject` (an equal name, in whatever
+    store), `none`, or `unknown` where a run on the way does not say what it saw.
     """
     seen: set[str] = set()
+    labelled: set[str] = set()
     people: set[str] = set()
     earlier = manifest
     while earlier["from"] != SCRATCH:
         earlier = earlier["pretraining"] or {}
         if "data" not in earlier:
             return {"kind": "unknown", "recordings": []}
-        seen |= {entry["sha256"] for entry in earlier["data"]["recordings"]}
+        hashes = {entry["sha256"] for entry in earlier["data"]["recordings"]}
+        seen |= hashes
+        if earlier["kind"] == "finetune":
+            labelled |= hashes
         people |= set(earlier["data"]["subjects"])
         earlier = {"from": SCRATCH} | earlier  # a pretrained run started from nothing
     tested = [r for r in store.recordings if r.subject in subjects]
     same = sorted(r.file for r in tested if r.sha256 in seen)
     named = sorted(r.file for r in tested if r.subject in people)
-    kind = "same recording" if same else "same subject" if named else "none"
+    with_labels = any(r.sha256 in labelled for r in tested)
+    kind = (
+        "same recording" + (", with its labels" if with_labels else "") if same else "same subject" if named else "none"
+    )
     return {"kind": kind, "recordings": same or named}

@@ -128,6 +128,8 @@ def _predict_one(
         label = classes[int(row.argmax())]
         table.writerow([f"{onset_s:.3f}", f"{length_s:.3f}", label, *(f"{p:.6f}" for p in row)])
     name = recording.file.replace("/", "__") + ".csv"
+    if (folder / name).exists():  # a/x.edf and a__x.edf
+        name = f"{recording.id}__{name}"
     write_text(folder / name, lines.getvalue())
     counts = np.bincount(scores.argmax(1), minlength=len(classes))
     covered = np.zeros(recording.n_samples, dtype=bool)
