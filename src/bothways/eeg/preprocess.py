@@ -196,12 +196,16 @@ def _response(
     return fft.rfft(circle).real.astype(np.float32)
 
 
+SCALE_SAMPLES = 8192
+
+
 def robust_scale(
     data_uv: Float32[np.ndarray, "C T"],
 ) -> tuple[Float32[np.ndarray, " C"], Float32[np.ndarray, " C"]]:
     """Returns each channel's median and robust SD (1.4826 × MAD), missing samples left out.
 
-    A channel that hardly moves gets its plain SD, or 1 where that is 0 too, so that nothing is divided by 0.
+    Of long recordings evenly spread samples are looked at, at least `SCALE_SAMPLES`: medians of all cost more than
+    filtering, and differ by about 1 %. A channel that hardly moves gets its plain SD, or 1 where that is 0 too, so that nothing is divided by 0.
     """
     medians = np.zeros(len(data_uv), np.float32)
     scales = np.ones(len(data_uv), np.float32)
@@ -210,6 +214,7 @@ def robust_scale(
         there = row[~missing] if missing.any() else row
         if len(there) == 0:
             continue
+        there = there[:: max(1, len(there) // SCALE_SAMPLES)]
         medians[index] = np.median(there)
         scale = 1.4826 * np.median(np.abs(there - medians[index]))
         if scale < 1e-6:
