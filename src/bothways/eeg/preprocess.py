@@ -205,7 +205,8 @@ def robust_scale(
     """Returns each channel's median and robust SD (1.4826 × MAD), missing samples left out.
 
     Of long recordings evenly spread samples are looked at, at least `SCALE_SAMPLES`: medians of all cost more than
-    filtering, and differ by about 1 %. A channel that hardly moves gets its plain SD, or 1 where that is 0 too, so that nothing is divided by 0.
+    filtering, and differ by about 1 %. A channel that hardly moves gets its plain SD, or 1 where that is 0 too, so that
+    nothing is divided by 0.
     """
     medians = np.zeros(len(data_uv), np.float32)
     scales = np.ones(len(data_uv), np.float32)
