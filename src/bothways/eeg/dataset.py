@@ -135,7 +135,7 @@ class WindowSource:
         return patch_samples
 
     def _channels(self, recording: int) -> Int[np.ndarray, " C"]:
-        """Returns which stored channels fill the model's, -1 = not in this recording."""
+        """Returns which stored channels fill the model's, in its order."""
         entry = self.store.recordings[recording]
         if not self.together:
             return np.arange(len(entry.ch_names))

@@ -125,6 +125,11 @@ def parameters_of(model: torch.nn.Module) -> dict[str, int]:
     return {**{part: n for part, n in counts.items() if n}, "total": sum(counts.values())}
 
 
+def identities(store: eeg.Store) -> list[dict[str, str]]:
+    """Returns what tells each recording of a store from others: file, subject, hash of the content."""
+    return [{"file": r.file, "subject": r.subject, "sha256": r.sha256} for r in store.recordings]
+
+
 def provenance(store: eeg.Store, subjects: Collection[str]) -> dict[str, Any]:
     """Returns what a run records of its data and of the software that made it."""
     used = set(subjects)
@@ -137,10 +142,6 @@ def provenance(store: eeg.Store, subjects: Collection[str]) -> dict[str, Any]:
         "data": {
             "store": str(Path(store.path).absolute()),
             "subjects": sorted(used),
-            "recordings": [
-                {"file": r.file, "subject": r.subject, "sha256": r.sha256}
-                for r in store.recordings
-                if r.subject in used
-            ],
+            "recordings": [entry for entry in identities(store) if entry["subject"] in used],
         },
     }

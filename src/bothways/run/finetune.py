@@ -26,6 +26,7 @@ from bothways.run.common import (
     check_contract,
     fill_channels,
     guessed_subjects,
+    identities,
     of_subjects,
     parameters_of,
     provenance,
@@ -183,7 +184,7 @@ def _split(store: eeg.Store, windows: eeg.Windows, settings: FinetuneConfig, pat
     else:
         split = Split.load(Path(path))
     split.check_known(windows.subject.tolist())
-    check_leak(split, [{"file": r.file, "subject": r.subject, "sha256": r.sha256} for r in store.recordings])
+    check_leak(split, identities(store))
     return few_subjects(split, settings.labelled_subjects, seed) if settings.labelled_subjects else split
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from bothways import eeg
 from bothways.evaluation import check_leak, split_subjects
 from bothways.files import check_output
-from bothways.run.common import guessed_subjects
+from bothways.run.common import guessed_subjects, identities
 
 
 def split(
@@ -41,7 +41,7 @@ def split(
     store = eeg.Store.open(data)
     people = [recording.subject for recording in store.recordings]
     made = split_subjects(people, seed=seed, train_fraction=train_fraction, validation_fraction=validation_fraction)
-    check_leak(made, [{"file": r.file, "subject": r.subject, "sha256": r.sha256} for r in store.recordings])
+    check_leak(made, identities(store))
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
     made.save(out)
     parts = asdict(made)
