@@ -1,0 +1,85 @@
+"""A walk as plain data: all that a page needs to show it and to compute it again."""
+
+import base64
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bothways.walkthrough.tape import Array, Tape
+
+
+@dataclass
+class Walk:
+    """One walk through a model: its tape, and how its ends are called."""
+
+    kind: str
+    """eeg, text or classifier."""
+    title: str
+    lead: str
+    """What is shown, in a sentence or two."""
+    tape: Tape
+    arrays: dict[str, Array]
+    """Name -> array: what `--json` writes."""
+    picture: dict[str, Any]
+    """The input as it is drawn.
+
+    A signal: `kind` "signal", `signal` [C S], `unit`, `sfreq_hz`, `start_s`, `ch_names`, `patch_samples`, and
+    `tokens`: for each position of `tape.content` its [channel or None, patch]. A sentence: `kind` "sentence",
+    `tokens`, `segments`."""
+    outputs: dict[str, Any] = field(default_factory=dict)
+    """Names of steps: `loss`, `reconstruction` (samples, a row for each position of `content`), `probability`,
+    `predictions` (a row for each masked position), `attention` (one for each layer), `H`."""
+
+
+def encode(array: Array) -> dict[str, Any]:
+    """Writes an array as text without losing a bit: float64, or float32 where that holds the same numbers."""
+    array = np.asarray(array, dtype=np.float64)
+    short = array.astype(np.float32)
+    exact = bool((short.astype(np.float64) == array).all())
+    kept = short.astype("<f4") if exact else array.astype("<f8")
+    data = base64.b64encode(kept.tobytes()).decode("ascii")
+    return {"shape": list(array.shape), "dtype": "f4" if exact else "f8", "data": data}
+
+
+def as_page(walk: Walk, most_numbers: int = 8_000_000) -> dict[str, Any]:
+    """Returns a walk as plain dicts and lists: given arrays with their numbers, steps without (a page computes them).
+
+    Raises:
+        ValueError: the given arrays hold more than `most_numbers` numbers.
+    """
+    tape = walk.tape
+    made = {step.name for step in tape.steps}
+    given = {name: array for name, array in tape.arrays.items() if name not in made}
+    total = sum(array.size for array in given.values())
+    if total > most_numbers:
+        raise ValueError(f"{total:,} numbers are too many for a page, {most_numbers:,} fit")
+    picture = dict(walk.picture)
+    if "signal" in picture:
+        picture["signal"] = encode(picture["signal"])
+    return {
+        "kind": walk.kind,
+        "title": walk.title,
+        "lead": walk.lead,
+        "positions": list(tape.positions),
+        "masked": list(tape.masked),
+        "content": list(tape.content),
+        "causal": tape.causal,
+        "arrays": {name: encode(array) for name, array in given.items()},
+        "rows": {name: list(names) for name, names in tape.row_names.items()},
+        "columns": {name: list(names) for name, names in tape.column_names.items()},
+        "steps": [
+            {
+                "name": step.name,
+                "operation": step.operation,
+                "inputs": list(step.inputs),
+                "options": step.options,
+                "section": step.section,
+                "layer": step.layer,
+                "about": step.about,
+            }
+            for step in tape.steps
+        ],
+        "picture": picture,
+        "outputs": walk.outputs,
+    }
