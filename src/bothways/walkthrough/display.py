@@ -92,7 +92,9 @@ class Paper:
         if note:
             self.text(note)
 
-    def bars(self, names: Sequence[str], values: Sequence[float], notes: Sequence[str] = (), unit: float = 0.25) -> None:
+    def bars(
+        self, names: Sequence[str], values: Sequence[float], notes: Sequence[str] = (), unit: float = 0.25
+    ) -> None:
         """Numbers with a bar of one sign for each `unit`."""
         wide = max(map(len, names))
         for i, (name, value) in enumerate(zip(names, values)):
@@ -179,7 +181,7 @@ class Paper:
         note: str = "",
         right_name: str | None = None,
     ) -> None:
-        """left @ right = result: the shape rule, the three matrices and one element by hand.
+        """Shows left @ right = result: the shape rule, the three matrices and one element by hand.
 
         Args:
             left: name and matrix [n k].
@@ -218,9 +220,7 @@ class Paper:
                 f"col {j} of {right_name or right[0]}", add=0.0 if bias is None else float(bias[j]),
             )  # fmt: skip
 
-    def dot(
-        self, name: str, a: Array, b: Array, expected: float, a_name: str, b_name: str, add: float = 0.0
-    ) -> None:
+    def dot(self, name: str, a: Array, b: Array, expected: float, a_name: str, b_name: str, add: float = 0.0) -> None:
         """A sum of products by hand, beside the number that it must give."""
         if len(a) <= MOST:
             self.line(f"  {a_name} = {numbers(a)}", f"  {b_name} = {numbers(b)}")
@@ -258,7 +258,7 @@ class Paper:
         sign: str = "+",
         note: str = "",
     ) -> None:
-        """a + b = result (or another sign), three lines for each row, and one element by hand."""
+        """Shows a + b = result (or another sign), three lines for each row, and one element by hand."""
         shape = _shape(result[1])
         rule = "=" * min(self.width, 78)
         self.lines += [rule, f"{result[0]} = {a[0]} {sign} {b[0]}   all three are {shape} - element-wise"]

@@ -18,7 +18,7 @@ def linear(
     tape: Tape, name: str, x: str, weights: Weights, at: str, matrix: str = "W", bias: str = "b", about: str = "",
     columns: Sequence[str] | None = None,
 ) -> str:  # fmt: skip
-    """x @ W + b with the layer `at`; its matrix and bias are kept as `<at's room>.<matrix>` and `<bias>`."""
+    """Records x @ W + b with the layer `at`; its matrix and bias are kept as `<at's room>.<matrix>` and `<bias>`."""
     room = at.rpartition(".")[0]
     w = tape.give(f"{room}.{matrix}", weights[f"{at}.weight"].T, columns=columns)
     b = tape.give(f"{room}.{bias}", weights[f"{at}.bias"]) if f"{at}.bias" in weights else None

@@ -12,36 +12,36 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray
-_erf = np.frompyfunc(math.erf, 1, 1)
+_erf: Callable[[Array], Array] = np.vectorize(math.erf, otypes=[float])
 
 
 def product(a: Array, b: Array, bias: Array | None = None) -> Array:
-    """a @ b, plus a bias in each row; stacks of matrices head by head."""
+    """Returns a @ b, plus a bias in each row; stacks of matrices head by head."""
     return a @ b if bias is None else a @ b + bias
 
 
 def product_transposed(a: Array, b: Array) -> Array:
-    """a @ bᵀ."""
+    """Returns a @ bᵀ."""
     return a @ np.swapaxes(b, -1, -2)
 
 
 def add(a: Array, b: Array) -> Array:
-    """a + b, element by element; a single row is added to each."""
+    """Returns a + b, element by element; a single row is added to each."""
     return a + b
 
 
 def subtract(a: Array, b: Array) -> Array:
-    """a - b, element by element."""
+    """Returns a - b, element by element."""
     return a - b
 
 
 def multiply(a: Array, b: Array) -> Array:
-    """a · b, element by element."""
+    """Returns a · b, element by element."""
     return a * b
 
 
 def divide(a: Array, b: Array | None = None, by: float = 1.0) -> Array:
-    """a / b, element by element, or a divided by one number."""
+    """Returns a / b, element by element, or a divided by one number."""
     return a / (by if b is None else b)
 
 
@@ -124,7 +124,7 @@ def hide(x: Array, mask: Array, masked: Sequence[int], instead: Sequence[int] = 
     Where `instead` is given it says for each masked row which row's own content stands there; -1 = the vector `mask`.
     """
     hidden = x.copy()
-    for place, (i, other) in enumerate(zip(masked, [*instead] or [-1] * len(masked))):
+    for i, other in zip(masked, [*instead] or [-1] * len(masked)):
         hidden[i] = mask if other < 0 else x[other]
     return hidden
 
@@ -159,7 +159,7 @@ def weighted_sum(*parts: Array, weights: Sequence[float]) -> Array:
 
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "gelu": lambda x: x * (1 + _erf(x / math.sqrt(2)).astype(float)) / 2,
+    "gelu": lambda x: x * (1 + _erf(x / math.sqrt(2))) / 2,
     "gelu_tanh": lambda x: x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2,
     "relu": lambda x: np.maximum(x, 0),
     "silu": lambda x: x / (1 + np.exp(-x)),
