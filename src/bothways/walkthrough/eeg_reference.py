@@ -9,7 +9,8 @@ from bothways.walkthrough.page import Walk
 from bothways.walkthrough.patches import embed
 from bothways.walkthrough.tape import Array, Tape, softmax
 
-SFREQ_HZ, N_CHANNELS, N_SAMPLES, PATCH = 64, 2, 64, 8
+SFREQ_HZ = 64.0
+N_CHANNELS, N_SAMPLES, PATCH = 2, 64, 8
 SIZE, N_HEADS, INNER, N_MASKED = 8, 2, 16, 2
 BURST = slice(24, 40)
 FORM = {

@@ -46,7 +46,7 @@ def _signal(paper: Paper, a: Arrays, sfreq_hz: float, patch: int, burst: slice) 
     paper.step("1. The signal", "Two channels, a common 10 Hz rhythm in each, and one burst in the middle.")
     paper.line(
         f"eeg {eeg.shape}: {n_channels} channels x {n_samples} samples",
-        f"rate {sfreq_hz} Hz, length {n_samples / sfreq_hz:.1f} s, burst at samples {burst.start}-{burst.stop}",
+        f"rate {sfreq_hz:g} Hz, length {n_samples / sfreq_hz:.1f} s, burst at samples {burst.start}-{burst.stop}",
     )
     shown = [*range(6), None, *range(burst.start + 4, burst.start + 10)]
     rows = [
@@ -172,8 +172,8 @@ def _both_ways(paper: Paper, a: Arrays, names: tuple[str, ...]) -> None:
     rows = [(name, str(n), str(m)) for name, (n, m) in zip(names, counts)]
     paper.table(("query", "non-zero weights, both ways", "non-zero weights, causal"), rows)
     for i, (n, m) in enumerate(counts):
-        paper.check(f"non-zero weights of row {i}", n, len(names))
-        paper.check(f"non-zero causal weights of row {i}", m, i + 1)
+        paper.check(f"non-zero weights of row {i}", float(n), float(len(names)))
+        paper.check(f"non-zero causal weights of row {i}", float(m), float(i + 1))
     grow = ", ".join(str(m) for _, m in counts[:3])
     paper.text(
         f"Both ways every row has all {len(names)} positions; the causal rows grow {grow} ... A hidden patch in the "
@@ -240,7 +240,7 @@ def _block(paper: Paper, tape: Tape, a: Arrays, names: tuple[str, ...]) -> None:
     paper.product(("Z1", a["Z1"]), ("W_1", a["W_1"]), ("pre_relu", a["pre_relu"]), rows=names)
     zeroed, total = int(a["relu_zeroed"]), a["post_relu"].size
     paper.line(f"ReLU turns {zeroed} of {total} into zero ({zeroed / total:.1%})")
-    paper.check("zeroed by ReLU", float((a["pre_relu"] <= 0).sum()), zeroed)
+    paper.check("zeroed by ReLU", float((a["pre_relu"] <= 0).sum()), float(zeroed))
     paper.product(("post_relu", a["post_relu"]), ("W_2", a["W_2"]), ("ffn_output", a["ffn_output"]), rows=names)
     paper.step("Add & norm 2: the encoder's output H")
     residual = tape["encoder.layers.0.residual_2"]
