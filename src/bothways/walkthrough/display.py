@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -142,26 +143,26 @@ class Paper:
         cells = {(r, c): f"{array[r, c]:{sign}.{decimals}f}" for r in kept_rows for c in kept_columns}
         heads = {c: str(columns[c]) for c in kept_columns} if columns is not None else {}
         cell = max([len(text) for text in [*cells.values(), *heads.values()]] or [1])
-        at_once = max(1, (self.width - wide - 3) // (cell + 1))
+        room = self.width - wide - 2 - 4 * (len(kept_columns) < n_columns)  # a gap takes four signs
+        at_once = max(1, room // (cell + 1))
         blocks = [kept_columns[i : i + at_once] for i in range(0, len(kept_columns), at_once)] or [[]]
         for block in blocks:
             if len(blocks) > 1:
                 self.lines.append(self._style(f"  columns {_ranges(block)}:", "note"))
+            after_gap = {c for before, c in pairwise(block) if c > before + 1}
             if heads:
-                self.lines.append(" " * (wide + 3) + " ".join(heads[c].rjust(cell) for c in block))
+                names = [("    " if c in after_gap else "") + heads[c].rjust(cell) for c in block]
+                self.lines.append(" " * (wide + 3) + " ".join(names))
             before = -1
             for r in kept_rows:
                 if r > before + 1:
                     self.lines.append(" " * wide + " | ...")
                 before = r
-                numbers: list[str] = []
-                last = block[0] - 1 if block else -1
-                for c in block:
-                    gap = "..." if c > last + 1 else ""
-                    last = c
-                    text = self._number(cells[r, c].rjust(cell), float(array[r, c]))
-                    numbers.append(f"{gap} {text}" if gap else text)
-                self.lines.append(f"{row_names[r].rjust(wide)} | {' '.join(numbers)}")
+                shown = [
+                    ("... " if c in after_gap else "") + self._number(cells[r, c].rjust(cell), float(array[r, c]))
+                    for c in block
+                ]
+                self.lines.append(f"{row_names[r].rjust(wide)} | {' '.join(shown)}")
 
     def vector(self, name: str, values: Array, decimals: int = 4) -> None:
         """A few numbers in a line."""
@@ -198,11 +199,11 @@ class Paper:
         (n, k), m = left[1].shape, right[1].shape[1]
         rule = "=" * min(self.width, 78)
         added = " + b" if bias is not None else ""
-        self.lines += [
-            rule,
+        self.lines.append(rule)
+        self.line(
             f"{left[0]} ({n}, {k}) @ {right[0]} ({k}, {m}){added} = {result[0]} ({n}, {m})",
             f"shape rule: ({n} x {k}) @ ({k} x {m}) -> ({n} x {m})   inner dim {k} cancels",
-        ]
+        )
         if note:
             self.text(note)
         self.lines.append(rule)
@@ -214,7 +215,7 @@ class Paper:
         self.matrix(*result, rows=rows, columns=columns, keep=(i, j))
         if worked is not None and n and m:
             name = f"{result[0]}[{i},{j}]"
-            self.lines.append(f"worked element {name} = row {i} of {left[0]} . column {j} of {right_name or right[0]}")
+            self.line(f"worked element {name} = row {i} of {left[0]} . column {j} of {right_name or right[0]}")
             self.dot(
                 name, left[1][i], right[1][:, j], result[1][i, j], f"row {i} of {left[0]}",
                 f"col {j} of {right_name or right[0]}", add=0.0 if bias is None else float(bias[j]),
@@ -261,7 +262,8 @@ class Paper:
         """Shows a + b = result (or another sign), three lines for each row, and one element by hand."""
         shape = _shape(result[1])
         rule = "=" * min(self.width, 78)
-        self.lines += [rule, f"{result[0]} = {a[0]} {sign} {b[0]}   all three are {shape} - element-wise"]
+        self.lines.append(rule)
+        self.line(f"{result[0]} = {a[0]} {sign} {b[0]}   all three are {shape} - element-wise")
         if note:
             self.text(note)
         self.lines.append(rule)
@@ -302,7 +304,7 @@ class Paper:
 
 def numbers(values: Array, decimals: int = 4) -> str:
     """Returns numbers in brackets, without trailing zeros."""
-    return "[" + " ".join(_short(value, decimals) for value in np.ravel(values)) + "]"
+    return "[" + " ".join(_short(float(value), decimals) for value in np.ravel(values)) + "]"
 
 
 def _short(value: float, decimals: int) -> str:
