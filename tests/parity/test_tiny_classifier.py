@@ -1,32 +1,11 @@
 """The second reference's classifier is one form of our model: 28,994 parameters and its loss trace."""
 
 import torch
-from torch import nn
 
 from bothways.config import EncoderConfig, HeadConfig, ModelConfig, TextConfig
 from bothways.model import Model
 from bothways.text import TokenEmbedding
-
-
-def reference_weights() -> dict[str, torch.Tensor]:
-    """Draws the weights as the reference does: torch's default layers, in its order, from its seed."""
-    torch.manual_seed(42)
-    weights: dict[str, torch.Tensor] = {}
-
-    def keep(name: str, layer: nn.Module) -> None:
-        weights.update({f"{name}.{key}": value.detach() for key, value in layer.named_parameters()})
-
-    keep("embedding.word", nn.Embedding(100, 32))
-    keep("embedding.position", nn.Embedding(16, 32))
-    for i in range(2):
-        keep(f"encoder.layers.{i}.attention.qkv", nn.Linear(32, 96, bias=False))
-        keep(f"encoder.layers.{i}.attention.output", nn.Linear(32, 32))
-        keep(f"encoder.layers.{i}.feed_forward.up", nn.Linear(32, 128))
-        keep(f"encoder.layers.{i}.feed_forward.down", nn.Linear(128, 32))
-        keep(f"encoder.layers.{i}.norm_1", nn.LayerNorm(32))
-        keep(f"encoder.layers.{i}.norm_2", nn.LayerNorm(32))
-    keep("heads.sequence.linear", nn.Linear(32, 2))
-    return weights
+from reference_draws import classifier, data
 
 
 def tiny_classifier() -> Model:
@@ -62,12 +41,10 @@ def test_parameters_by_component() -> None:
 
 def test_loss_trace() -> None:
     model = tiny_classifier()
-    weights = reference_weights()
+    weights = classifier()
     assert weights.keys() == model.state_dict().keys()
     model.load_state_dict(weights)
-    torch.manual_seed(99)
-    ids = torch.randint(0, 100, (50, 10))
-    labels = torch.randint(0, 2, (50,))
+    ids, labels = data().values()
     assert model({"input_ids": ids[:3], "labels": labels[:3]}).predictions["sequence"].shape == (3, 2)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     trace = []
