@@ -1,7 +1,8 @@
-"""The walkthrough's data file holds what torch draws, to the last bit."""
+"""The walkthrough's data file holds what torch draws, to the last bit where torch rounds as it did then."""
 
 import numpy as np
 import pytest
+import torch
 
 from bothways.walkthrough.torch_draws import torch_draws
 from reference_draws import FILE, draws
@@ -9,11 +10,13 @@ from reference_draws import FILE, draws
 
 def test_every_array_is_drawn_again() -> None:
     again = draws()
+    # Normal draws take logarithms and cosines; without AVX2 torch rounds these otherwise.
+    tolerance = 0 if torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512") else 1e-6
     with np.load(FILE, allow_pickle=False) as kept:
         assert sorted(kept.files) == sorted(again)
         for name, array in again.items():
             assert kept[name].dtype == array.dtype
-            np.testing.assert_array_equal(kept[name], array, err_msg=name)
+            np.testing.assert_allclose(kept[name], array, rtol=0, atol=tolerance, err_msg=name)
 
 
 @pytest.mark.parametrize(("group", "names"), [("toy", {"x", "q.weight", "k.weight"}), ("data", {"ids", "labels"})])
