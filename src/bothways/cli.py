@@ -271,6 +271,67 @@ def predict(
     raise typer.Exit(2 if result["skipped"] else 0)
 
 
+@app.command(epilog="Example: bothways walkthrough eeg --html page.html")
+def walkthrough(
+    kind: Annotated[str, typer.Argument(metavar="eeg|text|classifier", help="Which one.")],
+    model: Annotated[
+        Path | None, typer.Option(help="A trained model instead: a run, or a folder of a transformers BERT.")
+    ] = None,
+    input: Annotated[str | None, typer.Option(help="Its input: a recording, or a text ([MASK] = hidden).")] = None,
+    pair: Annotated[str | None, typer.Option(help="A second text, for a pair.")] = None,
+    at_s: Annotated[float | None, typer.Option("--at", help="Where in the recording, in seconds.")] = None,
+    mask: Annotated[
+        str | None, typer.Option(help="Positions to hide, e.g. 3,7; as the recipe says if left out.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Another seed, other hidden patches.")] = None,
+    layer: Annotated[int | None, typer.Option(help="The layer of the encoder that is shown, from 0.")] = None,
+    head: Annotated[int | None, typer.Option(help="The only head that is shown, from 0; all if left out.")] = None,
+    row: Annotated[int | None, typer.Option(help="The row that is shown in full and worked out, from 0.")] = None,
+    baseline: Baseline = None,
+    notch_hz: Annotated[float | None, typer.Option(help="Mains frequency there; as in training.")] = None,
+    subject_from: SubjectFrom = "path",
+    unit: Unit = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write all arrays to this file.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page that computes along to this file.")] = None,
+    width: Annotated[int | None, typer.Option(min=40, help="Of the text; as wide as the terminal if left out.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")] = False,
+) -> None:
+    """Show how an encoder computes, every matrix; exit 1 if a number is not what it should be.
+
+    Without --model: small encoders with drawn weights. With it: a trained model on your own recording or text, each
+    step computed again in NumPy and compared with the model.
+    """
+    from bothways import run
+
+    positions = _positions(mask)
+    terminal = sys.stdout.isatty()
+    result = run.walkthrough(
+        kind, model=model, input=input, pair=pair, at_s=at_s, mask=positions, seed=seed, layer=layer, head=head,
+        row=row, baseline=baseline, notch_hz=notch_hz, subject_from=subject_from, unit=unit, json_file=json_file,
+        html=html, overwrite=overwrite, width=width or (out.width if terminal else 120),
+        colour=terminal and not out.no_color and out.color_system is not None,
+    )  # fmt: skip
+    print(result["text"])
+    for note in result["notes"]:
+        print(f"note: {note}")
+    for file in result["files"]:
+        print(f"written: {file}")
+    failed, first = result["checks"]["failed"], result["first_difference"]
+    if first is not None:
+        print(f"NumPy and the model differ, first in {first}", file=sys.stderr)
+    elif failed:
+        print(f"{len(failed)} hand computations differ from the array, the first is {failed[0]}", file=sys.stderr)
+    raise typer.Exit(1 if failed else 0)
+
+
+def _positions(text: str | None) -> list[int]:
+    """Reads 3,7,9."""
+    try:
+        return [int(part) for part in (text or "").split(",") if part.strip()]
+    except ValueError:
+        raise UserError(f"--mask {text}: expected position numbers such as 3,7") from None
+
+
 def _collect(said: dict[str, list[str]], recording: dict[str, Any]) -> None:
     """Sorts what is to be said of one recording by kind."""
     for name, why in recording["left_out"].items():

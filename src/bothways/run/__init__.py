@@ -7,5 +7,6 @@ from bothways.run.predict import predict
 from bothways.run.prepare import prepare
 from bothways.run.pretrain import pretrain
 from bothways.run.split import split
+from bothways.run.walkthrough import walkthrough
 
-__all__ = ["check", "evaluate", "finetune", "predict", "prepare", "pretrain", "split"]
+__all__ = ["check", "evaluate", "finetune", "predict", "prepare", "pretrain", "split", "walkthrough"]

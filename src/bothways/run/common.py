@@ -3,7 +3,7 @@
 import datetime
 import platform
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -145,3 +145,41 @@ def provenance(store: eeg.Store, subjects: Collection[str]) -> dict[str, Any]:
             "recordings": [entry for entry in identities(store) if entry["subject"] in used],
         },
     }
+
+
+def calibration(
+    path: Path, files: Sequence[str | Path], wanted: Sequence[eeg.Found], subject_from: str | Path
+) -> tuple[list[Path], list[dict[str, Any]]]:
+    """Returns the files to read besides the wanted ones, and the calibration stretches of the wanted subjects.
+
+    Raises:
+        UserError: the CSV has no stretch for them, or names a file that fits several of the wanted ones.
+    """
+    subjects = {one.subject for one in wanted}
+    used: list[tuple[Path, dict[str, Any]]] = []
+    for span in eeg.read_spans(path).rows:
+        place = _place(path, span.file, wanted)
+        if place is None:
+            continue
+        subject = span.subject or eeg.scan([place], subject_from)[0].subject
+        if subject in subjects:
+            used.append((place, {"onset_s": span.onset_s, "duration_s": span.duration_s, "subject": subject}))
+    if not used:
+        raise UserError(
+            f"{path}: no stretch for {', '.join(sorted(subjects))}; name a recording of theirs among the given "
+            "files or relative to this CSV"
+        )
+    known = {one.path.resolve() for one in wanted}
+    extra = [place for place in dict.fromkeys(place for place, _ in used) if place.resolve() not in known]
+    named = {one.path.resolve(): one.file for one in eeg.scan([*files, *extra], subject_from)}
+    return extra, [{"file": named[place.resolve()]} | row for place, row in used]
+
+
+def _place(path: Path, file: str, wanted: Sequence[eeg.Found]) -> Path | None:
+    """Returns where a file of the CSV lies: relative to the CSV, else the one wanted recording whose path ends so."""
+    if (path.parent / file).exists():
+        return path.parent / file
+    fits = [one.path for one in wanted if eeg.ends_with(one.path.absolute().as_posix(), file)]
+    if len(fits) > 1:
+        raise UserError(f"{path}: {file} fits {len(fits)} of the recordings; write more of the path")
+    return fits[0] if fits else None

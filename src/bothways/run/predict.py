@@ -16,7 +16,7 @@ from bothways.errors import UserError
 from bothways.files import check_output, new_folder, write_json, write_text
 from bothways.model import Model
 from bothways.progress import progress
-from bothways.run.common import Sources, usable
+from bothways.run.common import Sources, calibration, usable
 from bothways.run.evaluate import finetuned_manifest
 from bothways.training import class_probabilities, infer, load_recipe, load_run
 
@@ -81,7 +81,7 @@ def predict(
         signal = validate(SignalConfig, signal.model_dump() | {"notch_hz": notch_hz}, "predict")
     check_output(out, overwrite=overwrite, inputs=(*files, run))
     wanted = eeg.scan(files, subject_from)
-    extra, rows = ([], []) if baseline is None else _calibration(Path(baseline), files, wanted, subject_from)
+    extra, rows = ([], []) if baseline is None else calibration(Path(baseline), files, wanted, subject_from)
     with new_folder(out, overwrite=overwrite) as folder, tempfile.TemporaryDirectory() as scratch:
         store = eeg.prepare(
             [*files, *extra],
@@ -146,37 +146,3 @@ def _predict_one(
         "left_out": recording.left_out,
         "notes": [asdict(note) for note in recording.notes],
     }
-
-
-def _calibration(
-    path: Path, files: Sequence[str | Path], wanted: Sequence[eeg.Found], subject_from: str | Path
-) -> tuple[list[Path], list[dict[str, Any]]]:
-    """Returns the files to read besides the wanted ones, and the calibration stretches of the wanted subjects."""
-    subjects = {one.subject for one in wanted}
-    used: list[tuple[Path, dict[str, Any]]] = []
-    for span in eeg.read_spans(path).rows:
-        place = _place(path, span.file, wanted)
-        if place is None:
-            continue
-        subject = span.subject or eeg.scan([place], subject_from)[0].subject
-        if subject in subjects:
-            used.append((place, {"onset_s": span.onset_s, "duration_s": span.duration_s, "subject": subject}))
-    if not used:
-        raise UserError(
-            f"{path}: no stretch for {', '.join(sorted(subjects))}; name a recording of theirs among the given "
-            "files or relative to this CSV"
-        )
-    known = {one.path.resolve() for one in wanted}
-    extra = [place for place in dict.fromkeys(place for place, _ in used) if place.resolve() not in known]
-    named = {one.path.resolve(): one.file for one in eeg.scan([*files, *extra], subject_from)}
-    return extra, [{"file": named[place.resolve()]} | row for place, row in used]
-
-
-def _place(path: Path, file: str, wanted: Sequence[eeg.Found]) -> Path | None:
-    """Returns where a file of the CSV lies: relative to the CSV, else the one wanted recording whose path ends so."""
-    if (path.parent / file).exists():
-        return path.parent / file
-    fits = [one.path for one in wanted if eeg.ends_with(one.path.absolute().as_posix(), file)]
-    if len(fits) > 1:
-        raise UserError(f"{path}: {file} fits {len(fits)} of the recordings; write more of the path")
-    return fits[0] if fits else None

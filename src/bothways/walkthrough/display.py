@@ -1,5 +1,6 @@
 """Matrices, products and hand computations as lines of text, for a terminal or a pipe, of any width."""
 
+import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -44,6 +45,10 @@ class Paper:
     colour: bool = False
     row: int = 0
     """The row that is shown also where a long matrix is abbreviated, and that is worked out by hand."""
+    head: int | None = None
+    """The only head of the attention that is shown; None = all."""
+    in_full: bool = False
+    """Whether that row is written out in full below an abbreviated matrix."""
     lines: list[str] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
 
@@ -110,7 +115,7 @@ class Paper:
         array: Array,
         rows: Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
-        decimals: int = 3,
+        decimals: int | None = None,
         signed: bool = True,
         keep: tuple[int, int] | None = None,
     ) -> None:
@@ -121,12 +126,14 @@ class Paper:
             array: [n m] or [m].
             rows: names of the rows.
             columns: names of the columns.
-            decimals: of each number.
+            decimals: of each number; 3 where not given, 5 where all are small.
             signed: whether a plus is written.
             keep: the row and the column that are shown in any case; `self.row` and the first where not given.
         """
         array = np.asarray(array)
         array = array[None] if array.ndim == 1 else array
+        if decimals is None:
+            decimals = 5 if 0 < np.abs(array).max(initial=0.0) < 0.1 else 3
         n_rows, n_columns = array.shape
         keep_row, keep_column = keep or (self.row, 0)
         kept_rows, kept_columns = _kept(n_rows, keep_row), _kept(n_columns, keep_column)
@@ -260,6 +267,7 @@ class Paper:
         note: str = "",
     ) -> None:
         """Shows a + b = result (or another sign), three lines for each row, and one element by hand."""
+        a, b = ((name, np.broadcast_to(array, result[1].shape)) for name, array in (a, b))
         shape = _shape(result[1])
         rule = "=" * min(self.width, 78)
         self.lines.append(rule)
@@ -282,7 +290,7 @@ class Paper:
                     self.lines.append(f"  {label} {' '.join(cells[start : start + at_once])}")
         r = min(self.row, n_rows - 1)
         x, y = float(a[1][r, 0]), float(b[1][r, 0])
-        by_hand = x * y if sign in "*·" else x - y if sign == "-" else x + y
+        by_hand = {"+": x + y, "-": x - y, "*": x * y, "/": x / y if y else math.nan}[sign]
         found = float(result[1][r, 0])
         match = self.check(f"{result[0]}[{r},0]", by_hand, found)
         self.lines.append(f"check [{r},0]: {x:+.6f} {sign} {y:+.6f} = {by_hand:+.6f} {match}")

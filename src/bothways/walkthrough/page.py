@@ -42,18 +42,15 @@ def encode(array: Array) -> dict[str, Any]:
     return {"shape": list(array.shape), "dtype": "f4" if exact else "f8", "data": data}
 
 
-def as_page(walk: Walk, most_numbers: int = 8_000_000) -> dict[str, Any]:
-    """Returns a walk as plain dicts and lists: given arrays with their numbers, steps without (a page computes them).
-
-    Raises:
-        ValueError: the given arrays hold more than `most_numbers` numbers.
-    """
-    tape = walk.tape
+def given(tape: Tape) -> dict[str, Array]:
+    """Returns the arrays that no step makes: inputs and weights."""
     made = {step.name for step in tape.steps}
-    given = {name: array for name, array in tape.arrays.items() if name not in made}
-    total = sum(array.size for array in given.values())
-    if total > most_numbers:
-        raise ValueError(f"{total:,} numbers are too many for a page, {most_numbers:,} fit")
+    return {name: array for name, array in tape.arrays.items() if name not in made}
+
+
+def as_page(walk: Walk) -> dict[str, Any]:
+    """Returns a walk as plain dicts and lists; what its steps make is left out, for a page computes it again."""
+    tape = walk.tape
     picture = dict(walk.picture)
     if "signal" in picture:
         picture["signal"] = encode(picture["signal"])
@@ -65,9 +62,9 @@ def as_page(walk: Walk, most_numbers: int = 8_000_000) -> dict[str, Any]:
         "masked": list(tape.masked),
         "content": list(tape.content),
         "causal": tape.causal,
-        "arrays": {name: encode(array) for name, array in given.items()},
-        "rows": {name: list(names) for name, names in tape.row_names.items()},
-        "columns": {name: list(names) for name, names in tape.column_names.items()},
+        "arrays": {name: encode(array) for name, array in given(tape).items()},
+        "rows": {name: list(names) for name, names in tape.row_names.items() if name in tape.arrays},
+        "columns": {name: list(names) for name, names in tape.column_names.items() if name in tape.arrays},
         "steps": [
             {
                 "name": step.name,
@@ -83,3 +80,18 @@ def as_page(walk: Walk, most_numbers: int = 8_000_000) -> dict[str, Any]:
         "picture": picture,
         "outputs": walk.outputs,
     }
+
+
+def layer_alone(walk: Walk, layer: int) -> Walk:
+    """Returns the part of a walk that lies in one layer of the encoder, with its input given: for large models."""
+    tape = walk.tape
+    steps = [step for step in tape.steps if step.layer == layer]
+    made = {step.name for step in steps}
+    needed = {name for step in steps for name in step.inputs} | made
+    kept = {name: array for name, array in tape.arrays.items() if name in needed}
+    alone = Tape(
+        tape.positions, tape.masked, (), tape.causal, kept, tape.row_names, tape.column_names, steps, layer=layer
+    )
+    lead = f"{walk.lead} The model is large: layer {layer} alone is computed here, from the input that it got."
+    outputs = {"attention": [f"encoder.layers.{layer}.attention.attention"], "H": steps[-1].name}
+    return Walk(walk.kind, walk.title, lead, alone, walk.arrays, walk.picture, outputs)

@@ -21,10 +21,12 @@ def short(name: str) -> str:
     return ".".join(parts[-2:]) if whole else parts[-1]
 
 
-def _each(tape: Tape, name: str) -> list[tuple[str, Array]]:
-    """Returns a matrix with its short name, or those of all heads."""
+def _each(paper: Paper, tape: Tape, name: str) -> list[tuple[str, Array]]:
+    """Returns a matrix with its short name, or those of the heads that are shown."""
     array = tape[name]
-    return [(short(name), array)] if array.ndim < 3 else [(f"{short(name)}[{h}]", one) for h, one in enumerate(array)]
+    if array.ndim < 3:
+        return [(short(name), array)]
+    return [(f"{short(name)}[{h}]", one) for h, one in enumerate(array) if paper.head in (None, h)]
 
 
 def _row(paper: Paper, array: Array) -> int:
@@ -32,16 +34,17 @@ def _row(paper: Paper, array: Array) -> int:
     return min(paper.row, len(array) - 1)
 
 
-def _matrix(paper: Paper, tape: Tape, step: Step, decimals: int = 3, signed: bool = True) -> None:
+def _matrix(paper: Paper, tape: Tape, step: Step, decimals: int | None = None, signed: bool = True) -> None:
     rows, columns = tape.row_names.get(step.name), tape.column_names.get(step.name)
-    for name, array in _each(tape, step.name):
+    for name, array in _each(paper, tape, step.name):
         paper.matrix(name, array, rows, columns, decimals, signed)
 
 
 def _product(paper: Paper, tape: Tape, step: Step) -> None:
     left, right, *bias = step.inputs
     transposed = step.operation == "product_transposed"
-    for a, (b, matrix), result in zip(_each(tape, left), _each(tape, right), _each(tape, step.name)):
+    sides = (_each(paper, tape, name) for name in (left, right, step.name))
+    for a, (b, matrix), result in zip(*sides):
         paper.product(
             a,
             (f"{b}^T", matrix.T) if transposed else (b, matrix),
@@ -55,7 +58,7 @@ def _product(paper: Paper, tape: Tape, step: Step) -> None:
 
 
 def _elementwise(paper: Paper, tape: Tape, step: Step) -> None:
-    sign = {"add": "+", "subtract": "-", "multiply": "*"}[step.operation]
+    sign = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}[step.operation]
     first, second = step.inputs
     rows = tape.row_names.get(step.name) or [str(r) for r in range(len(tape[step.name]))]
     paper.elementwise(
@@ -65,8 +68,10 @@ def _elementwise(paper: Paper, tape: Tape, step: Step) -> None:
 
 def _divide(paper: Paper, tape: Tape, step: Step) -> None:
     _matrix(paper, tape, step)
-    before, by = tape[step.inputs[0]], step.options["by"]
-    for (name, array), source in zip(_each(tape, step.name), before if before.ndim == 3 else [before]):
+    if len(step.inputs) > 1:
+        return _elementwise(paper, tape, step)
+    by = step.options["by"]
+    for (name, array), (_, source) in zip(_each(paper, tape, step.name), _each(paper, tape, step.inputs[0])):
         i = _row(paper, array)
         paper.line(f"{name}[{i},0] = {source[i, 0]:+.6f} / {by:.6f}")
         paper.result(f"{name}[{i},0]", source[i, 0] / by, array[i, 0])
@@ -74,7 +79,7 @@ def _divide(paper: Paper, tape: Tape, step: Step) -> None:
 
 def _softmax(paper: Paper, tape: Tape, step: Step) -> None:
     rows, columns = tape.row_names.get(step.name), tape.column_names.get(step.name)
-    for (name, array), (_, scores) in zip(_each(tape, step.name), _each(tape, step.inputs[0])):
+    for (name, array), (_, scores) in zip(_each(paper, tape, step.name), _each(paper, tape, step.inputs[0])):
         paper.matrix(name, array, rows, columns, decimals=4, signed=False)
         paper.vector("sum of each row", array.sum(axis=-1))
         paper.vector("weights above 0 in each row", (array > 0).sum(axis=-1))
