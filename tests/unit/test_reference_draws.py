@@ -10,8 +10,8 @@ from reference_draws import FILE, draws
 
 def test_every_array_is_drawn_again() -> None:
     again = draws()
-    # Normal draws take logarithms and cosines; without AVX2 torch rounds these otherwise.
-    tolerance = 0 if torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512") else 1e-6
+    # The generator is the same everywhere, but without AVX2 torch rounds what it makes of it otherwise (1.4e-6).
+    tolerance = 0 if torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512") else 1e-5
     with np.load(FILE, allow_pickle=False) as kept:
         assert sorted(kept.files) == sorted(again)
         for name, array in again.items():
