@@ -50,7 +50,7 @@ def write_report(report: dict[str, Any], out: Path) -> None:
         ValueError: an unknown kind, or numbers that cannot be drawn; the section is named.
         KeyError: a section lacks what its kind needs.
     """
-    report = _plain(report)
+    report = plain(report)
     views = []
     for section in report["sections"]:
         if section["kind"] not in PREPARE:
@@ -59,37 +59,40 @@ def write_report(report: dict[str, Any], out: Path) -> None:
             views.append(PREPARE[section["kind"]](section))
         except ValueError as problem:
             raise ValueError(f"{section['title']}: {problem}") from None
-    html = _environment().get_template("page.html").render(report=report, views=views, data=_script_json(report))
+    html = environment().get_template("page.html").render(report=report, views=views, data=script_json(report))
     out.parent.mkdir(parents=True, exist_ok=True)
     write_text(out, html)
 
 
-def _environment() -> Environment:
-    environment = Environment(
+def environment() -> Environment:
+    """Returns what fills in the templates; text is escaped."""
+    made = Environment(
         loader=PackageLoader("bothways.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": plots.number, "cell": plots.cell}
-    return environment
+    made.filters |= {"number": plots.number, "cell": plots.cell}
+    return made
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Copies to what JSON holds: arrays to lists, tuples to lists, NaN and infinity to None."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if hasattr(value, "tolist"):
-        return _plain(value.tolist())
+        return plain(value.tolist())
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
 
 
-def _script_json(value: Any) -> str:
+def script_json(value: Any) -> str:
     """Writes JSON in which no text can end the script element that holds it."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    for character in "&<>\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
