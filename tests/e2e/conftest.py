@@ -1,9 +1,14 @@
-"""One finished chain over small recordings, made once."""
+"""One finished chain over small recordings, made once; the command line in this process."""
+
+import sys
+from collections.abc import Callable
 
 import pytest
 
-from bothways import run
+from bothways import cli, run
 from people import TINY, WINDOWS, Chain, write_people
+
+Call = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +27,34 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
     )
     here.results["evaluate"] = run.evaluate(here.finetuned)
     return here
+
+
+@pytest.fixture
+def bothways(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Runs the command line in this process: arguments in; status, output and error stream out."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setenv("COLUMNS", "200")
+        monkeypatch.setattr(sys, "argv", ["bothways", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        code = ended.value.code
+        return (0 if code is None else int(code)), *capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def fails(bothways: Call) -> Callable[..., str]:
+    """Runs a command that must end with status 2, nothing on the output, and one line that says why."""
+
+    def call(*arguments: object) -> str:
+        code, out, err = bothways(*arguments)
+        lines = [line for line in err.splitlines() if not line.startswith(("warning: ", "prepare: ", "predict: "))]
+        assert (code, out) == (2, ""), err
+        assert len(lines) == 1, err
+        assert lines[0].startswith("error: ")
+        return lines[0].removeprefix("error: ")
+
+    return call

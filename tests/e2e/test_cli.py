@@ -18,7 +18,7 @@ from models import FORMS
 from people import CHANNELS, TINY, WINDOWS, Chain, alpha_uv, write_people
 from recordings import noise_uv, write_edf
 
-COMMANDS = ("check", "prepare", "split", "pretrain", "finetune", "evaluate", "predict")
+EEG = ("check", "prepare", "split", "pretrain", "finetune", "evaluate", "predict")
 Call = Callable[..., tuple[int, str, str]]
 
 
@@ -28,37 +28,6 @@ def sets(*changes: str) -> list[str]:
 
 SHORT = sets(*TINY, *WINDOWS, "training.steps=2")
 FINE = sets(*WINDOWS, "training.steps=2")
-
-
-@pytest.fixture
-def bothways(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """Runs the command line in this process: arguments in; status, output and error stream out."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setenv("COLUMNS", "200")
-        monkeypatch.setattr(sys, "argv", ["bothways", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        code = ended.value.code
-        return (0 if code is None else int(code)), *capsys.readouterr()
-
-    return call
-
-
-@pytest.fixture
-def fails(bothways: Call) -> Callable[..., str]:
-    """Runs a command that must end with status 2, nothing on the output, and one line that says why."""
-
-    def call(*arguments: object) -> str:
-        code, out, err = bothways(*arguments)
-        lines = [line for line in err.splitlines() if not line.startswith(("warning: ", "prepare: ", "predict: "))]
-        assert (code, out) == (2, ""), err
-        assert len(lines) == 1, err
-        assert lines[0].startswith("error: ")
-        return lines[0].removeprefix("error: ")
-
-    return call
 
 
 def run_json(bothways: Call, *arguments: object) -> dict[str, Any]:
@@ -109,19 +78,20 @@ def test_the_script_is_the_same() -> None:
     assert said[0] == said[1] != b""
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*(f"eeg {name}" for name in EEG), "walkthrough"])
 def test_help_shows_an_example(bothways: Call, command: str) -> None:
-    code, out, _ = bothways("eeg", command, "--help")
+    code, out, _ = bothways(*command.split(), "--help")
     assert code == 0
-    assert f"Example: bothways eeg {command} " in out
+    assert f"Example: bothways {command} " in out
     assert "--json" in out
 
 
 def test_every_command_is_a_function() -> None:
     from bothways import run
 
-    assert set(COMMANDS) == {command.callback.__name__ for command in cli.eeg.registered_commands if command.callback}
-    assert set(COMMANDS) == set(run.__all__)
+    commands = [*cli.eeg.registered_commands, *cli.app.registered_commands]
+    assert {command.callback.__name__ for command in commands if command.callback} == {*EEG, "walkthrough"}
+    assert set(run.__all__) == {*EEG, "walkthrough"}
 
 
 def test_json_of_every_command(bothways: Call, chain: Chain, tmp_path: Path) -> None:

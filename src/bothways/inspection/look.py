@@ -19,6 +19,8 @@ class Look:
     taps: dict[str, Tensor]
     embedded: Embedded
     rows: Rows
+    pooled: Tensor
+    """[CLS], through the pooler where the model has one [B D]."""
     predictions: dict[str, Tensor]
     losses: dict[str, Tensor]
     """Means, of the heads whose truth the batch holds."""
@@ -50,7 +52,7 @@ def look(model: Model, batch: Mapping[str, Tensor]) -> Look:
         needed = _TRUTH.get(head.config.kind)
         if needed is None or needed in batch:
             losses[name] = head.loss(predictions[name], embedded, batch).mean()
-    return Look(dict(taps), embedded, rows, predictions, losses)
+    return Look(dict(taps), embedded, rows, pooled, predictions, losses)
 
 
 _TRUTH = {

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bothways import eeg, text
 from bothways import walkthrough as paper_room
-from bothways.config import FinetuneConfig, PretrainConfig, SignalConfig, validate
+from bothways.config import FinetuneConfig, MaskingConfig, PretrainConfig, SignalConfig, validate
 from bothways.errors import UserError
 from bothways.files import check_output, read_json, write_text
 from bothways.inspection import Look, look
@@ -92,7 +92,8 @@ def walkthrough(
         raise UserError(f"expected one of {', '.join(REFERENCES)}, got {kind!r}")
     files = [Path(one) for one in (json_file, html) if one is not None]
     for one in files:
-        check_output(one, overwrite=overwrite, inputs=[] if model is None else [model])
+        if not (overwrite and one.is_file()):  # a file is replaced atomically when it is saved
+            check_output(one)
     paper = Paper(width=width, colour=colour, row=row or 0, head=head, in_full=row is not None)
     notes: list[str] = []
     apart: dict[str, float] = {}
@@ -129,6 +130,7 @@ def walkthrough(
         paper_room.tell_model(paper, walk, apart, layer or 0)
     if json_file is not None:
         arrays = {name: array.tolist() for name, array in walk.arrays.items()}
+        Path(json_file).absolute().parent.mkdir(parents=True, exist_ok=True)
         write_text(Path(json_file), json.dumps(arrays, allow_nan=False) + "\n")
     if html is not None:
         write_walkthrough(Path(html), paper_room.as_page(_fitting(walk, layer or 0, notes)))
@@ -192,9 +194,12 @@ def _eeg(
     model = load_run(run, eeg.build_embedding).double()
     assert config.signal is not None
     assert config.patches is not None
-    pretrained = read_json(run / MANIFEST).get("kind") == "pretrain"
-    recipe = load_recipe(run, PretrainConfig if pretrained else FinetuneConfig)
-    masking = recipe.masking if isinstance(recipe, PretrainConfig) else None
+    masking: MaskingConfig | None = None
+    if read_json(run / MANIFEST).get("kind") == "pretrain":
+        recipe = load_recipe(run, PretrainConfig)
+        masking, window_s = recipe.masking, recipe.windows.window_s
+    else:
+        window_s = load_recipe(run, FinetuneConfig).windows.window_s
     if config.patches.baseline and baseline is None:
         raise UserError(
             f"{run}: the model subtracts each person's baseline; give --baseline FILE.csv with the columns "
@@ -218,7 +223,7 @@ def _eeg(
         if index is None:
             why = {entry["file"]: entry["reason"] for entry in store.head["skipped"]}
             raise UserError(f"{file}: cannot be used: {why.get(wanted[0].file, 'nothing of it is left')}")
-        windows = _window_at(store, index, at_s, recipe.windows.window_s)
+        windows = _window_at(store, index, at_s, window_s)
         source = sources.of(windows, masking=None if mask else masking, seed=seed)
         batch = source.batch(np.array([0]))
         recording = store.recordings[index]
@@ -292,6 +297,7 @@ def _text(
     if report.missing or report.unexpected or report.reshaped:
         notes.append(report.line())
     model = model.double()
+    assert model.config.text is not None
     found = tokenizer.encode(written, pair)
     special = {tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id}
     content = [i for i, one in enumerate(found.ids) if one not in special]
@@ -300,7 +306,7 @@ def _text(
     _check_mask(mask, content)
     masked = sorted({*mask, *(i for i, one in enumerate(found.ids) if one == tokenizer.mask_id)})
     ids = np.array(found.ids)
-    vocabulary = [_word(tokenizer, i) for i in range(model.embedding.word.num_embeddings)]
+    vocabulary = [_word(tokenizer, i) for i in range(model.config.text.vocab_size)]
     sentence = Sentence(found.tokens, ids, np.array(found.type_ids), content, masked, tokenizer.mask_id, vocabulary)
     walk = paper_room.walk_text_model(model.config.model_dump(), weights_of(model), sentence)
     hidden = ids.copy()
@@ -339,6 +345,8 @@ def tensors_of(seen: Look, walk: Walk) -> dict[str, np.ndarray]:
     if seen.embedded.place is not None:
         tensors["embedding.place"] = seen.embedded.place[0].detach().numpy()[real]
     tensors[walk.outputs["H"]] = seen.rows.values.numpy()
+    if "pooler" in walk.tape.arrays:
+        tensors["pooler"] = seen.pooled.numpy()
     for name, prediction in seen.predictions.items():
         array, at = prediction.numpy(), f"heads.{name}"
         if f"{at}.masked" in walk.tape.arrays:

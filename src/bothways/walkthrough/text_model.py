@@ -79,6 +79,8 @@ def walk_text_model(config: Mapping[str, Any], weights: Weights, sentence: Sente
 def _heads(
     tape: Tape, config: Mapping[str, Any], weights: Weights, sentence: Sentence, h: str, outputs: dict[str, Any]
 ) -> None:
+    # A pooler is shown also where no head reads it.
+    pooled = heads.pool(tape, h, weights, True) if config["pooler"] else None
     for name, head in config["heads"].items():
         at, kind = f"heads.{name}", head["kind"]
         if kind == "mlm":
@@ -97,9 +99,8 @@ def _heads(
             every = tape.do("rows", f"{at}.rows", h, which=list(range(1, len(tape.positions))), about="[CLS] left out")
             rows = tape.do("mean_rows", f"{at}.mean", every, rows=("mean",), about="the mean of the other positions")
         elif kind in ("sequence", "nsp"):
-            rows = "pooler" if config["pooler"] else "cls"
-            if rows not in tape.arrays:
-                heads.pool(tape, h, weights, config["pooler"])
+            pooled = pooled or heads.pool(tape, h, weights, config["pooler"])
+            rows = pooled
         classes = {"nsp": ("is next", "random"), "span": ("start", "end")}.get(kind, head["classes"])
         heads.classifier(tape, at, rows, weights, classes, probability=kind != "span")
         if kind in ("sequence", "nsp"):

@@ -1,0 +1,163 @@
+"""`bothways walkthrough`: the references, trained models on one's own input, and what it answers to mistakes."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import transformers
+
+from bothways import run, walkthrough
+from bothways.errors import UserError
+from bothways.walkthrough import tape
+from people import CHANNELS, Chain, alpha_uv
+from recordings import write_edf
+from texts import save_bert
+
+Call = Callable[..., tuple[int, str, str]]
+GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+
+
+@pytest.mark.parametrize("kind", ["eeg", "text", "classifier"])
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_references(bothways: Call, kind: str, width: int) -> None:
+    code, out, err = bothways("walkthrough", kind, "--width", width)
+    assert (code, err) == (0, "")
+    assert "\x1b" not in out  # a pipe gets no colours
+    assert max(map(len, out.splitlines())) <= width
+    assert "MATCH: True" in out
+    assert "MATCH: False" not in out
+
+
+def test_the_arrays_carry_the_names_of_the_golden_file(bothways: Call, tmp_path: Path) -> None:
+    file = tmp_path / "new folder" / "arrays.json"
+    code, out, _ = bothways("walkthrough", "eeg", "--json", file)
+    assert code == 0
+    assert out.splitlines()[-1] == f"written: {file}"
+    written, golden = json.loads(file.read_text()), json.loads((GOLDEN / "eeg_walkthrough.json").read_text())
+    assert written.keys() == golden.keys()
+    for name, expected in golden.items():
+        np.testing.assert_allclose(written[name], expected, rtol=0, atol=1e-13, err_msg=name)
+    assert written["masked_positions"] == [4, 8]
+    assert written["relu_zeroed"] == 61
+
+
+def test_a_pretrained_run_on_a_new_recording(bothways: Call, chain: Chain, tmp_path: Path) -> None:
+    file = write_edf(tmp_path / "new.edf", alpha_uv("closed", 99), CHANNELS)
+    arrays, page = tmp_path / "arrays.json", tmp_path / "page.html"
+    code, out, err = bothways(
+        "walkthrough", "eeg", "--model", chain.pretrained, "--input", file, "--at", 3, "--json", arrays, "--html", page,
+        "--layer", 1, "--head", 1, "--row", 5,
+    )  # fmt: skip
+    assert code == 0, err
+    assert "new.edf, 3 s" in out
+    assert re.search(r"All \d+ tensors are equal within 1e-09", out)
+    assert "row 5 in full" not in out.split("Encoder, layer 0")[1].split("Encoder, layer 1")[0]
+    shown = out.split("Encoder, layer 1")[1].split("After the encoder")[0]
+    assert "scaled_scores[1]" in shown
+    assert "scaled_scores[0]" not in shown
+    values = json.loads(arrays.read_text())
+    assert np.shape(values["encoder.layers.1.attention.attention"])[0] == 2
+    assert "heads.reconstruction.loss" in values
+    assert page.stat().st_size > 50_000
+
+
+def test_other_positions_and_seeds_hide_other_patches(chain: Chain, tmp_path: Path) -> None:
+    file = write_edf(tmp_path / "new.edf", alpha_uv("closed", 99), CHANNELS)
+
+    def hidden(**options: object) -> str:
+        result = run.walkthrough("eeg", model=chain.pretrained, input=file, **options)
+        assert result["first_difference"] is None
+        assert result["checks"]["failed"] == []
+        (line,) = (line for line in result["text"].splitlines() if re.match(r"\d+ hidden: ", line))
+        return line
+
+    assert hidden(seed=1) == hidden(seed=1) != hidden(seed=2)
+    assert hidden(mask=[1, 4]).startswith("2 hidden: ")
+
+
+def test_a_finetuned_run(chain: Chain, tmp_path: Path) -> None:
+    file = write_edf(tmp_path / "new.edf", alpha_uv("open", 99), CHANNELS)
+    result = run.walkthrough("eeg", model=chain.finetuned, input=file)
+    assert result["first_difference"] is None
+    assert "heads.sequence" in result["differences"]
+    assert "0 hidden" in result["text"]
+
+
+def test_a_transformers_bert(bothways: Call, tmp_path: Path) -> None:
+    folder = tmp_path / "bert"
+    save_bert(folder, transformers.BertForPreTraining)
+    page = tmp_path / "page.html"
+    code, out, err = bothways(
+        "walkthrough", "text", "--model", folder, "--input", "the cat [MASK] on the mat", "--pair", "the cat sat",
+        "--html", page,
+    )  # fmt: skip
+    assert code == 0, err
+    assert "What the hidden positions may be" in out
+    assert re.search(r"All \d+ tensors are equal", out)
+    assert page.is_file()
+    result = run.walkthrough("text", model=folder, input="the cat sat on the mat", mask=[3])
+    assert {"heads.mlm", "heads.mlm.loss", "heads.nsp", "pooler"} <= result["differences"].keys()
+
+
+def test_a_wrong_step_ends_with_1_and_the_first_name(
+    bothways: Call, chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_edf(tmp_path / "new.edf", alpha_uv("closed", 99), CHANNELS)
+    right = tape.OPERATIONS["divide"]
+    monkeypatch.setitem(tape.OPERATIONS, "divide", lambda a, b=None, by=1.0: right(a, b, by * (1 + 1e-7)))
+    code, _, err = bothways("walkthrough", "eeg", "--model", chain.finetuned, "--input", file)
+    assert code == 1
+    assert err.splitlines()[-1] == "NumPy and the model differ, first in encoder.layers.0.attention.scaled_scores"
+    code, out, err = bothways("walkthrough", "eeg")
+    assert code == 1
+    assert "MATCH: False" in out
+    assert "hand computations differ" in err
+
+
+def test_a_model_too_large_for_a_page_shows_one_layer(
+    chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_edf(tmp_path / "new.edf", alpha_uv("closed", 99), CHANNELS)
+    monkeypatch.setattr(sys.modules["bothways.run.walkthrough"], "MOST_ON_A_PAGE", 9_000)
+    result = run.walkthrough("eeg", model=chain.finetuned, input=file, html=tmp_path / "page.html", layer=1)
+    assert "the page shows layer 1 alone" in result["notes"][-1]
+    monkeypatch.setattr(sys.modules["bothways.run.walkthrough"], "MOST_ON_A_PAGE", 100)
+    with pytest.raises(UserError, match="too large for a page"):
+        run.walkthrough("eeg", model=chain.finetuned, input=file, html=tmp_path / "page2.html")
+    assert not (tmp_path / "page2.html").exists()
+
+
+def test_mistakes(fails: Callable[..., str], chain: Chain, tmp_path: Path) -> None:
+    file = write_edf(tmp_path / "new.edf", alpha_uv("closed", 99), CHANNELS)
+    here = ("walkthrough", "eeg", "--model", chain.pretrained, "--input", file)
+    assert "expected one of eeg, text, classifier" in fails("walkthrough", "egg")
+    assert "--layer: expected --model" in fails("walkthrough", "eeg", "--layer", 0)
+    assert "expected --input" in fails("walkthrough", "eeg", "--model", chain.pretrained)
+    assert "has its own model" in fails("walkthrough", "classifier", "--model", chain.pretrained, "--input", "x")
+    assert "--layer 9: expected 0 to 1" in fails(*here, "--layer", 9)
+    assert "--row 999" in fails(*here, "--row", 999)
+    assert "--head 7" in fails(*here, "--head", 7)
+    assert "--at 1e+06 gives none" in fails(*here, "--at", 1e6)
+    assert "--mask 0: expected positions with content" in fails(*here, "--mask", 0)
+    assert "--mask x: expected position numbers" in fails(*here, "--mask", "x")
+    assert "expected a text model" in fails("walkthrough", "text", "--model", chain.pretrained, "--input", "a")
+    existing = tmp_path / "there.json"
+    existing.write_text("mine")
+    assert "there.json" in fails("walkthrough", "eeg", "--json", existing)
+    assert existing.read_text() == "mine"
+    assert "expected a run" in fails("walkthrough", "eeg", "--model", tmp_path / "no run", "--input", file)
+
+
+def test_the_walkthrough_needs_numpy_alone() -> None:
+    code = (
+        "import sys; from bothways import walkthrough as w; w.walk_eeg(w.Paper()); w.walk_text(w.Paper());"
+        "print(sorted({'torch', 'mne', 'scipy', 'pydantic'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    assert walkthrough.TOLERANCE == 1e-9
