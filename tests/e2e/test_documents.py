@@ -45,6 +45,23 @@ def test_the_commands_on_ones_own_recordings(tmp_path: Path) -> None:
     assert (tmp_path / "predictions" / "new.edf.csv").is_file()
 
 
+def test_the_walkthroughs(chain: Chain, tmp_path: Path) -> None:
+    (tmp_path / "pretrained").symlink_to(chain.pretrained)
+    (tmp_path / "new.edf").symlink_to(next(chain.data.rglob("*.edf")))
+    commands = [line.split("#")[0] for line in blocks("")[2].splitlines()]
+    assert len(commands) == 5
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", *shlex.split(command)],
+            cwd=tmp_path,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+    assert {path.name for path in tmp_path.glob("*.html")} == {"walkthrough.html", "mine.html"}
+
+
 def test_the_python_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
