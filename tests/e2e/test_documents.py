@@ -20,7 +20,8 @@ RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+    return [text for kind, text in fenced if kind == language]
 
 
 def test_the_commands_on_ones_own_recordings(tmp_path: Path) -> None:

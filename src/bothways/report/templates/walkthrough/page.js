@@ -117,9 +117,9 @@ const attention = {
     byId("attention").hidden = !this.names.length;
     if (!this.names.length) return;
     this.row = engine.state.masked[0] ?? 0;
-    const options = (n, word) => Array.from({ length: n }, (_, i) => el("option", { value: i }, `${word} ${i}`));
-    byId("layer").append(...options(this.names.length, "layer"));
-    byId("head").append(...options(dims(engine.values[this.names[0]])[0], "head"));
+    const heads = [...Array(dims(engine.values[this.names[0]])[0]).keys()];
+    byId("layer").append(...this.names.map((name, i) => el("option", { value: i }, `layer ${engine.steps.get(name)?.layer ?? i}`)));
+    byId("head").append(...heads.map((i) => el("option", { value: i }, `head ${i}`)));
     byId("layer").addEventListener("change", () => this.choose({ layer: Number(byId("layer").value) }));
     byId("head").addEventListener("change", () => app.chooseHead(Number(byId("head").value)));
     for (const select of [byId("layer"), byId("head")]) select.hidden = select.options.length < 2;
@@ -185,11 +185,12 @@ function group(title, steps, open, inner) {
 
 function showSteps() {
   const own = (steps) => steps.map((step) => cards.get(step.name).element);
+  const first = page.steps.find((step) => step.layer !== null)?.layer;
   const groups = runs(page.steps, (step) => step.layer).flatMap(([layer, steps]) => {
     const sections = runs(steps, (step) => step.section);
     if (layer === null) return sections.map(([section, few]) => group(sentence(section || "steps").slice(0, -1), few, true, own(few)));
     const inner = sections.map(([section, few]) => el("section", { class: "part" }, el("h3", { class: "part-name" }, section), own(few)));
-    return [group(`Layer ${layer}`, steps, layer === 0, inner)];
+    return [group(`Layer ${layer}`, steps, layer === first, inner)];
   });
   byId("all-steps").append(...groups);
   byId("contents").append(...groups.map((node, i) => {

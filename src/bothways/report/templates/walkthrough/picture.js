@@ -74,6 +74,9 @@ class Signal extends Picture {
     this.signal = decode(picture.signal);
     const [channels, samples] = this.signal.shape;
     this.size = picture.patch_samples;
+    // A walk through one layer alone knows no content: its last positions are the tokens.
+    const { content, positions } = page, before = positions.length - picture.tokens.length;
+    this.at = content.length ? content : picture.tokens.map((_, place) => before + place);
     this.together = picture.tokens.every(([channel]) => channel === null);
     this.row = Math.max(34, Math.min(92, 420 / channels));
     this.most = largest(this.signal.data.map((value) => (Number.isFinite(value) ? Math.abs(value) : 0))) || 1;
@@ -86,16 +89,16 @@ class Signal extends Picture {
     const plot = el("div", { class: "plot", role: "group", "aria-label": "Patches", style: `height: ${tall}px; --head: ${this.head}px` });
     picture.tokens.forEach(([channel, patch], place) => {
       const top = this.together ? 0 : channel * this.row, height = this.together ? tall : this.row;
-      const name = page.positions[page.content[place]] ?? `position ${page.content[place]}`, from = patch * this.size;
+      const name = positions[this.at[place]] ?? `position ${this.at[place]}`, from = patch * this.size;
       const label = `${name}, ${seconds(from)} to ${seconds(from + this.size)} s`;
       const style = `left: ${(100 * from) / samples}%; width: ${(100 * this.size) / samples}%; top: ${top}px; height: ${height}px`;
-      plot.append(this.position(page.content[place], { class: "patch", style, "aria-label": label, title: label }, el("span", {}, name)));
+      plot.append(this.position(this.at[place], { class: "patch", style, "aria-label": label, title: label }, el("span", {}, name)));
     });
     plot.prepend(this.paths);
 
     const names = picture.ch_names.map((name) => el("span", { style: `height: ${this.row}px`, title: name }, name));
-    const others = page.positions.flatMap((name, i) =>
-      page.content.includes(i) ? [] : [this.position(i, { class: "chip" }, name)]);
+    const others = positions.flatMap((name, i) =>
+      this.at.includes(i) ? [] : [this.position(i, { class: "chip" }, name)]);
     const n = samples / this.size, every = Math.ceil(n / 16);
     const ticks = Array.from({ length: n + 1 }, (_, i) => i).filter((i) => i % every === 0 || i === n)
       .map((i) => el("span", { style: `left: ${(100 * i) / n}%` }, seconds(i * this.size)));
@@ -128,7 +131,7 @@ class Signal extends Picture {
     const [channels, samples] = this.signal.shape, rebuilt = values[outputs.reconstruction];
     const drawn = { plain: "", faint: "", rebuilt: "" };
     picture.tokens.forEach(([only, patch], place) => {
-      const hidden = state.masked.includes(page.content[place]), from = patch * this.size;
+      const hidden = state.masked.includes(this.at[place]), from = patch * this.size;
       for (let channel = only ?? 0; channel <= (only ?? channels - 1); channel++) {
         const sample = (k) => this.signal.data[channel * samples + from + k];
         const n = Math.min(this.size + 1, samples - from);
