@@ -148,8 +148,8 @@ const EXPLAIN = {
     return i < on_top ? moved(0, row, 0, i, j, value) : moved(1, x, 0, i - on_top, j, value);
   },
   rows([x], { which }, h, i, j, value) {
-    const upright = x.shape.length > 1;
-    return upright ? moved(0, x, h, which[i], j, value) : moved(0, x, 0, 0, which[j], value);
+    const stacked = x.shape.length > 1, from = which[stacked ? i : j], at = from < 0 ? from + x.shape[0] : from;
+    return stacked ? moved(0, x, h, at, j, value) : moved(0, x, 0, 0, at, value);
   },
   columns: ([x], { start }, h, i, j, value) => moved(0, x, 0, i, (start < 0 ? start + dims(x)[2] : start) + j, value),
   join(parts, options, h, i, j, value) {
