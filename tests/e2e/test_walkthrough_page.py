@@ -186,8 +186,8 @@ def test_a_cell_lights_its_row_and_column_and_shows_their_products(show: Opener,
     products = [number(one) for one in opened.page.locator("#dock .term b").all_inner_texts()]
     np.testing.assert_allclose(products, x[2] * w[:, 3], atol=6e-5)
     assert number(opened.page.locator("#dock .result").inner_text()) == pytest.approx(eeg.tape[Q][2, 3], abs=1e-6)
-    assert opened.lit(Q, 1) == [f"2,{k}" for k in range(8)]  # Z, which stands second: W_q is above it
-    assert opened.lit(Q, 0) == [f"{k},3" for k in range(8)]
+    assert opened.lit(Q, 0) == [f"2,{k}" for k in range(8)]
+    assert opened.lit(Q, 1) == [f"{k},3" for k in range(8)]
     assert opened.page.locator("td.lit").count() == 16
     assert opened.card(Q).locator("td.at").get_attribute("data-cell") == "2,3"
 
@@ -197,8 +197,8 @@ def test_a_score_comes_from_two_rows(show: Opener, eeg: Walk) -> None:
     scores = "encoder.layers.0.attention.raw_scores"
     opened.card(scores).get_by_label("Head", exact=True).select_option("1")
     opened.point(scores, 4, 1)
-    assert opened.lit(scores, 1) == [f"4,{k}" for k in range(4)]
-    assert opened.lit(scores, 0) == [f"{k},1" for k in range(4)]  # K is shown turned, its row is a column
+    assert opened.lit(scores, 0) == [f"4,{k}" for k in range(4)]
+    assert opened.lit(scores, 1) == [f"{k},1" for k in range(4)]  # K is shown turned, its row is a column
     q, k = eeg.tape[f"{Q}_heads"][1, 4], eeg.tape[f"{K}_heads"][1, 1]
     products = [number(one) for one in opened.page.locator("#dock .term b").all_inner_texts()]
     np.testing.assert_allclose(products, q * k, atol=6e-5)
@@ -379,8 +379,8 @@ def test_the_keyboard_does_it_all(show: Opener, eeg: Walk) -> None:
     for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft"):
         keys.press(key)
     assert page.evaluate("document.activeElement.dataset.cell") == "2,2"
-    assert opened.lit(Q, 1) == [f"2,{k}" for k in range(8)]
-    assert opened.lit(Q, 0) == [f"{k},2" for k in range(8)]
+    assert opened.lit(Q, 0) == [f"2,{k}" for k in range(8)]
+    assert opened.lit(Q, 1) == [f"{k},2" for k in range(8)]
     assert number(page.locator("#dock .result").inner_text()) == pytest.approx(eeg.tape[Q][2, 2], abs=1e-6)
     assert opened.card(Q).locator(".made td[tabindex='0']").count() == 1
     keys.press("End")

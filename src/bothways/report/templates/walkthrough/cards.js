@@ -72,7 +72,7 @@ class Card {
     this.result.element.classList.add("made");
     if (this.crossed) {
       const [a, b, ...rest] = nodes;
-      this.body.append(el("div", { class: "top" }, b, rest.slice(0, -1)), el("div", { class: "left" }, a), el("div", { class: "meet" }, rest.at(-1)));
+      this.body.append(el("div", { class: "left" }, a), el("div", { class: "top" }, b, rest.slice(0, -1)), el("div", { class: "meet" }, rest.at(-1)));
     } else {
       const sign = { add: "+", subtract: "−", multiply: "⊙", divide: "÷" }[step.operation] ?? "";
       const last = ["add", "subtract", "multiply", "divide"].includes(step.operation) ? "=" : "→";
