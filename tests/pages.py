@@ -77,6 +77,26 @@ def sentence_walk(layers: int = 2, size: int = 24, words: int = 30) -> Walk:
     return walk_text_model(config, weights, sentence)
 
 
+def channels_walk() -> Walk:
+    """Three channels with a token for each patch of each channel, rebuilt by one product; one patch is no token."""
+    rng = np.random.default_rng(2)
+    tokens = [(channel, patch) for channel in range(3) for patch in range(6) if (channel, patch) != (1, 2)]
+    names = ("[CLS]", *(f"C{channel} p{patch}" for channel, patch in tokens))
+    tape = Tape(names, masked=(3, 9), content=tuple(range(1, len(names))))
+    signal = tape.give("signal", np.cumsum(rng.normal(size=(3, 60)), axis=1))
+    patches = tape.do("cut", "patches", signal, size=10)
+    kept = tape.do("rows", "kept", patches, which=[channel * 6 + patch for channel, patch in tokens], rows=names[1:])
+    whole = tape.do("prepend", "whole", tape.give("cls", rng.normal(size=10)), kept, rows=names)
+    hidden = tape.do("hide", "hidden", whole, tape.give("mask", rng.normal(size=10)), masked="masked")
+    mixed = tape.do("product", "mixed", tape.give("mix", rng.normal(0, 0.3, (len(names),) * 2)), hidden, rows=names)
+    tape.do("rows", "rebuilt", mixed, which="content", rows=names[1:])
+    picture = {
+        "kind": "signal", "signal": tape["signal"], "unit": "µV", "sfreq_hz": 20.0, "start_s": 4.0,
+        "ch_names": ["C0", "C1", "C2"], "patch_samples": 10, "tokens": [list(token) for token in tokens],
+    }  # fmt: skip
+    return Walk("eeg", "A token for each channel", "Three.", tape, tape.arrays, picture, {"reconstruction": "rebuilt"})
+
+
 def operations_walk() -> Walk:
     """Each operation in each of its forms, on small random numbers."""
     rng = np.random.default_rng(1)

@@ -1,5 +1,6 @@
 """The page of a walkthrough in a real browser, from disk: what it shows, and that its numbers are NumPy's."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from playwright.sync_api import Browser, Locator, Page, sync_playwright
 from bothways.report import write_walkthrough
 from bothways.walkthrough import Paper, Walk, as_page, layer_alone, walk_classifier, walk_eeg, walk_text
 from bothways.walkthrough.tape import ACTIVATIONS, OPERATIONS, Tape
-from pages import operations_walk, replay, sentence_walk
+from pages import channels_walk, operations_walk, replay, sentence_walk
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs a chromium on the path, and there is none")
@@ -146,6 +147,26 @@ def test_one_layer_alone_is_shown(show: Opener, eeg: Walk) -> None:
     assert_equal(opened.values(), replay(opened.walk.tape, opened.walk.tape.masked, False))
     assert opened.page.locator(".patch.masked").count() == 2
     assert opened.page.locator("button.patch").count() == 0  # nothing here depends on what is hidden
+
+
+def test_a_token_of_one_channel_is_drawn_and_hidden_alone(show: Opener) -> None:
+    walk = channels_walk()
+    opened = show(walk)
+    opened.position(9).click()
+    opened.position(10).click()  # channel 1, patch 4: one patch of that channel is no token
+    rebuilt = replay(walk.tape, (3, 10), False)["rebuilt"]
+    points = re.findall(r"[ML](\S+?) ([\d.-]+)", opened.page.locator("path.rebuilt").get_attribute("d"))
+    row = 92.0  # pixels of a channel
+    most = np.abs(walk.tape["signal"]).max()
+    expected = [
+        (from_sample + k, row * (channel + 0.5 - 0.42 * np.clip(rebuilt[place, k] / most, -1.15, 1.15)))
+        for place, channel, from_sample in ((2, 0, 20), (9, 1, 40))
+        for k in range(10)
+    ]
+    np.testing.assert_allclose(np.array(points, dtype=float), expected, atol=0.00501)
+    assert opened.page.locator("button.patch").count() == 17
+    label = opened.position(10).get_attribute("aria-label")
+    assert label == "C1 p4, 6 to 6.50 s"
 
 
 def test_later_layers_are_closed_and_open(show: Opener, sentence: Walk) -> None:

@@ -147,7 +147,7 @@ const attention = {
   show(view, row) {
     this.row = row;
     const shares = lineAt(view.array, view.head, row), names = view.names[1] ?? page.positions;
-    const top = [...shares.keys()].sort((a, b) => shares[b] - shares[a]).slice(0, 8);
+    const top = [...shares.keys()].filter((k) => shares[k] > 0).sort((a, b) => shares[b] - shares[a]).slice(0, 8);
     const hidden = engine.state.masked.includes(row) ? " (masked)" : "";
     byId("row-name").textContent = `${view.names[0]?.[row] ?? row}${hidden} attends to`;
     byId("row-shares").replaceChildren(...top.map((k) => el("li", { style: `--share: ${(100 * shares[k]) / (shares[top[0]] || 1)}%` },

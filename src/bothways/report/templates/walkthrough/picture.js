@@ -77,6 +77,7 @@ class Signal extends Picture {
     // A walk through one layer alone knows no content: its last positions are the tokens.
     const { content, positions } = page, before = positions.length - picture.tokens.length;
     this.at = content.length ? content : picture.tokens.map((_, place) => before + place);
+    this.placeOf = new Map(picture.tokens.map(([channel, patch], place) => [`${channel},${patch}`, place]));
     this.together = picture.tokens.every(([channel]) => channel === null);
     this.row = Math.max(34, Math.min(92, 420 / channels));
     this.most = largest(this.signal.data.map((value) => (Number.isFinite(value) ? Math.abs(value) : 0))) || 1;
@@ -127,20 +128,20 @@ class Signal extends Picture {
 
   update() {
     super.update();
-    const { page, state, values } = this.engine, { picture, outputs } = page;
-    const [channels, samples] = this.signal.shape, rebuilt = values[outputs.reconstruction];
+    const { page, state, values } = this.engine;
+    const [channels, samples] = this.signal.shape, rebuilt = values[page.outputs.reconstruction];
     const drawn = { plain: "", faint: "", rebuilt: "" };
-    picture.tokens.forEach(([only, patch], place) => {
-      const hidden = state.masked.includes(this.at[place]), from = patch * this.size;
-      for (let channel = only ?? 0; channel <= (only ?? channels - 1); channel++) {
+    for (let channel = 0; channel < channels; channel++) {
+      for (let patch = 0; patch < samples / this.size; patch++) {
+        const place = this.placeOf.get(`${this.together ? null : channel},${patch}`), from = patch * this.size;
+        const masked = state.masked.includes(this.at[place]), seen = place !== undefined && !masked;
         const sample = (k) => this.signal.data[channel * samples + from + k];
-        const n = Math.min(this.size + 1, samples - from);
-        drawn[hidden ? "faint" : "plain"] += this.line(channel, from, sample, n);
-        if (!hidden || !rebuilt) continue;
-        const at = place * dims(rebuilt)[2] + (only === null ? channel * this.size : 0);
+        drawn[seen ? "plain" : "faint"] += this.line(channel, from, sample, Math.min(this.size + 1, samples - from));
+        if (!masked || !rebuilt) continue;
+        const at = place * dims(rebuilt)[2] + (this.together ? channel * this.size : 0);
         drawn.rebuilt += this.line(channel, from, (k) => rebuilt.data[at + k], this.size);
       }
-    });
+    }
     const zero = Array.from({ length: channels }, (_, c) => `M0 ${this.y(c, 0)}H${samples}`).join("");
     const lines = { zero, edges: this.edges, ...drawn };
     this.paths.replaceChildren(...Object.entries(lines).map(([kind, d]) => svg("path", { class: kind, d })));
