@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import textwrap
 import warnings
 from pathlib import Path
 from typing import Annotated, Any
@@ -293,7 +294,7 @@ def walkthrough(
     unit: Unit = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all arrays to this file.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page that computes along to this file.")] = None,
-    width: Annotated[int | None, typer.Option(min=40, help="Of the text; as wide as the terminal if left out.")] = None,
+    width: Annotated[int | None, typer.Option(min=80, help="Of the text; as wide as the terminal if left out.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")] = False,
 ) -> None:
     """Show how an encoder computes, every matrix; exit 1 if a number is not what it should be.
@@ -303,17 +304,20 @@ def walkthrough(
     """
     from bothways import run
 
-    positions = _positions(mask)
+    positions = None if mask is None else [part.strip() for part in mask.split(",") if part.strip()]
+    if positions == []:
+        raise UserError("--mask: expected positions such as 3,7 or p2,p6, got none; leave it out for the recipe's own")
     terminal = sys.stdout.isatty()
+    columns = width or (max(out.width, 80) if terminal else 120)
     result = run.walkthrough(
-        kind, model=model, input=input, pair=pair, at_s=at_s, mask=positions, seed=seed, layer=layer, head=head,
+        kind, model=model, input=input, pair=pair, at_s=at_s, mask=positions or (), seed=seed, layer=layer, head=head,
         row=row, baseline=baseline, notch_hz=notch_hz, subject_from=subject_from, unit=unit, json_file=json_file,
-        html=html, overwrite=overwrite, width=width or (out.width if terminal else 120),
+        html=html, overwrite=overwrite, width=columns,
         colour=terminal and not out.no_color and out.color_system is not None,
     )  # fmt: skip
     print(result["text"])
-    for note in result["notes"]:
-        print(f"note: {note}")
+    for line in [f"note: {note}" for note in result["notes"]]:
+        print(textwrap.fill(line, columns))
     for file in result["files"]:
         print(f"written: {file}")
     failed, first = result["checks"]["failed"], result["first_difference"]
@@ -322,14 +326,6 @@ def walkthrough(
     elif failed:
         print(f"{len(failed)} hand computations differ from the array, the first is {failed[0]}", file=sys.stderr)
     raise typer.Exit(1 if failed else 0)
-
-
-def _positions(text: str | None) -> list[int]:
-    """Reads 3,7,9."""
-    try:
-        return [int(part) for part in (text or "").split(",") if part.strip()]
-    except ValueError:
-        raise UserError(f"--mask {text}: expected position numbers such as 3,7") from None
 
 
 def _collect(said: dict[str, list[str]], recording: dict[str, Any]) -> None:

@@ -211,6 +211,8 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
         self.attention_output, self.residual_1, self.Z1 = nn.Identity(), nn.Identity(), nn.Identity()
         self.ffn_output, self.output = nn.Identity(), nn.Identity()
+        if not self.pre_norm:  # elsewhere it is the output
+            self.residual_2 = nn.Identity()
 
     def forward(
         self,
@@ -230,7 +232,7 @@ class Block(nn.Module):
             return self.output(residual + self.dropout(fed))
         z1 = self.Z1(self.norm_1(residual))
         fed = self.ffn_output(self.feed_forward(z1))
-        return self.output(self.norm_2(z1 + self.dropout(fed)))
+        return self.output(self.norm_2(self.residual_2(z1 + self.dropout(fed))))
 
 
 class Encoder(nn.Module):

@@ -14,7 +14,8 @@ import transformers
 from bothways import run, walkthrough
 from bothways.errors import UserError
 from bothways.walkthrough import tape
-from people import CHANNELS, Chain, alpha_uv
+from figures import numbers_of
+from people import CHANNELS, TINY, WINDOWS, Chain, alpha_uv
 from recordings import write_edf
 from texts import save_bert
 
@@ -58,11 +59,20 @@ def test_a_pretrained_run_on_a_new_recording(bothways: Call, chain: Chain, tmp_p
     assert re.search(r"All \d+ tensors are equal within 1e-09", out)
     assert "row 5 in full" not in out.split("Encoder, layer 0")[1].split("Encoder, layer 1")[0]
     shown = out.split("Encoder, layer 1")[1].split("After the encoder")[0]
+    pre = shown.split(".feed_forward.pre_activation\n")[1].split("post_activation")[0]
+    values = json.loads(arrays.read_text())
+    row = values["encoder.layers.1.feed_forward.pre_activation"][5]
+    full = pre.split("row 5 in full = ")[-1].split("]")[0]
+    assert [float(number) for number in numbers_of(full)] == [round(number, 3) for number in row]
+    assert "by hand: pre_activation[5,0] is row 5 of Z1 times column 0" in pre
     assert "scaled_scores[1]" in shown
     assert "scaled_scores[0]" not in shown
-    values = json.loads(arrays.read_text())
     assert np.shape(values["encoder.layers.1.attention.attention"])[0] == 2
     assert "heads.reconstruction.loss" in values
+    assert values["positions"][:3] == ["[CLS]", "Fp1 p0", "Fp1 p1"]
+    hidden = [values["positions"][place] for place in values["masked_positions"]]
+    assert f"{len(hidden)} hidden: {hidden[0]}" in out
+    assert not any("W_" in name or name.endswith("weight") for name in values)  # the weights lie in the run
     assert page.stat().st_size > 50_000
 
 
@@ -77,7 +87,34 @@ def test_other_positions_and_seeds_hide_other_patches(chain: Chain, tmp_path: Pa
         return line
 
     assert hidden(seed=1) == hidden(seed=1) != hidden(seed=2)
-    assert hidden(mask=[1, 4]).startswith("2 hidden: ")
+    assert hidden(mask=[1, 4]) == hidden(mask=["Fp1 p0", "4"])
+    assert hidden(mask=[1, 4]).startswith("2 hidden: Fp1 p0, ")
+
+
+def test_other_contents_than_mask_are_said(chain: Chain, tmp_path: Path) -> None:
+    file = write_edf(tmp_path / "new.edf", alpha_uv("closed", 99), CHANNELS)
+    out = tmp_path / "run"
+    run.pretrain(
+        chain.store, out,
+        changes=[*TINY, *WINDOWS, "training.steps=1", "masking.mask=0.4", "masking.random=0.4", "masking.ratio=0.9"],
+    )  # fmt: skip
+    result = run.walkthrough("eeg", model=out, input=file, json_file=tmp_path / "a.json")
+    assert result["first_difference"] is None
+    assert "[MASK], one learned vector, stands in for most hidden patches" in result["text"]
+    assert re.search(
+        r"\d+ of them are not \[MASK\] but hold something else: Fp1 p\d \((its own|another's)", result["text"]
+    )
+
+
+def test_nothing_hidden_is_said_not_scored(bothways: Call, tmp_path: Path) -> None:
+    for kind in (transformers.BertForMaskedLM, transformers.BertForPreTraining):
+        folder = tmp_path / kind.__name__
+        save_bert(folder, kind)
+        code, out, err = bothways("walkthrough", "text", "--model", folder, "--input", "the cat sat")
+        assert code == 0, err
+        assert "No word is predicted" in out
+        assert "Nothing is hidden, so there is no loss." in out
+        assert "loss = 0" not in out
 
 
 def test_a_finetuned_run(chain: Chain, tmp_path: Path) -> None:
@@ -97,7 +134,7 @@ def test_a_transformers_bert(bothways: Call, tmp_path: Path) -> None:
         "--html", page,
     )  # fmt: skip
     assert code == 0, err
-    assert "What the hidden positions may be" in out
+    assert "what it may be" in out
     assert re.search(r"All \d+ tensors are equal", out)
     assert page.is_file()
     result = run.walkthrough("text", model=folder, input="the cat sat on the mat", mask=[3])
@@ -143,14 +180,63 @@ def test_mistakes(fails: Callable[..., str], chain: Chain, tmp_path: Path) -> No
     assert "--row 999" in fails(*here, "--row", 999)
     assert "--head 7" in fails(*here, "--head", 7)
     assert "--at 1e+06 gives none" in fails(*here, "--at", 1e6)
-    assert "--mask 0: expected positions with content" in fails(*here, "--mask", 0)
-    assert "--mask x: expected position numbers" in fails(*here, "--mask", "x")
+    assert "--mask 0: expected a position with content" in fails(*here, "--mask", 0)
+    assert "--mask x: expected a position with content" in fails(*here, "--mask", "x")
+    assert "--mask: expected positions such as" in fails(*here, "--mask", "")
+    assert "--at nan: expected seconds" in fails(*here, "--at", "nan")
+    assert "--at inf: expected seconds" in fails(*here, "--at", "inf")
+    assert "leave one out" in fails(*here, "--seed", 1, "--mask", 1)
+    assert "--subject-from: expected --model" in fails("walkthrough", "eeg", "--subject-from", "parent")
+    same = tmp_path / "same"
+    assert "both would write" in fails("walkthrough", "eeg", "--json", same, "--html", same)
+    assert "this is a folder" in fails("walkthrough", "eeg", "--html", tmp_path)
+    short = write_edf(tmp_path / "short.edf", alpha_uv("closed", 9)[:, :400], CHANNELS)
+    assert "trained on windows of" in fails("walkthrough", "eeg", "--model", chain.pretrained, "--input", short)
+    finetuned = ("walkthrough", "eeg", "--model", chain.finetuned, "--input", file)
+    assert "hides nothing" in fails(*finetuned, "--seed", 1)
+    assert "the model uses no baseline" in fails(*finetuned, "--baseline", chain.baseline)
     assert "expected a text model" in fails("walkthrough", "text", "--model", chain.pretrained, "--input", "a")
     existing = tmp_path / "there.json"
     existing.write_text("mine")
     assert "there.json" in fails("walkthrough", "eeg", "--json", existing)
     assert existing.read_text() == "mine"
     assert "expected a run" in fails("walkthrough", "eeg", "--model", tmp_path / "no run", "--input", file)
+
+
+def test_a_baseline_and_other_mains_and_units(chain: Chain, tmp_path: Path) -> None:
+    store, out = tmp_path / "store", tmp_path / "run"
+    run.prepare([chain.data], store, baseline=chain.baseline)
+    changes = [*TINY, *WINDOWS, "training.steps=1", "patches.baseline=true", "patches.features=['samples','spectrum']"]
+    run.pretrain(store, out, changes=changes)
+    named = chain.baseline.read_text().splitlines()[1].split(",")[0]
+    (file,) = chain.data.rglob(Path(named).name)
+    with pytest.raises(UserError, match="subtracts each person's baseline"):
+        run.walkthrough("eeg", model=out, input=file)
+    first = run.walkthrough("eeg", model=out, input=file, baseline=chain.baseline, json_file=tmp_path / "1.json")
+    assert first["first_difference"] is None
+    assert "log_spectrum_change = log_spectrum - baseline" in first["text"]
+
+    def spectrum(**options: object) -> np.ndarray:
+        target = tmp_path / f"{len(options)}{[*options]}.json"
+        run.walkthrough("eeg", model=out, input=file, baseline=chain.baseline, json_file=target, **options)
+        return np.array(json.loads(target.read_text())["embedding.log_spectrum"])
+
+    assert not np.array_equal(spectrum(), spectrum(notch_hz=60.0))
+    with pytest.raises(UserError, match=r"0\.0\d+ uV is not that of scalp EEG"):
+        spectrum(unit="nV")
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_model_keeps_to_the_width(chain: Chain, tmp_path: Path, width: int) -> None:
+    file = write_edf(tmp_path / "new.edf", alpha_uv("closed", 99), CHANNELS)
+    shown = run.walkthrough("eeg", model=chain.pretrained, input=file, width=width, row=3)["text"]
+    assert max(map(len, shown.splitlines())) <= width
+    save_bert(tmp_path / "bert", transformers.BertForPreTraining, max_position_embeddings=60)
+    shown = run.walkthrough("text", model=tmp_path / "bert", input="the cat [MASK] on the mat " * 7, width=width)[
+        "text"
+    ]
+    assert max(map(len, shown.splitlines())) <= width
+    assert "of 36 shown" in shown or "of 44 shown" in shown  # abbreviated, and said
 
 
 def test_the_walkthrough_needs_numpy_alone() -> None:

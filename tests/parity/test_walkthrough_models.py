@@ -13,7 +13,7 @@ from torch import Tensor
 from bothways.config import EncoderConfig
 from bothways.encoder import Encoder
 from bothways.inspection import look, tap_names, trace
-from bothways.run.walkthrough import tensors_of, weights_of
+from bothways.run.passes import tensors_of, weights_of
 from bothways.walkthrough import Sentence, Walk, Window, differences, walk_eeg_model, walk_text_model
 from bothways.walkthrough.model import encoder
 from bothways.walkthrough.tape import Tape

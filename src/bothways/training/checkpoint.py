@@ -43,6 +43,11 @@ def load_config_of(folder: Path) -> ModelConfig:
     values = read_json(folder / CONFIG)
     if not isinstance(values, dict):
         raise UserError(f"{folder / CONFIG}: expected a JSON object; the run is damaged")
+    if "model_type" in values and "encoder" not in values:
+        raise UserError(
+            f"{folder}: expected a run of ours, got a folder that transformers saved ({values['model_type']}); "
+            "`bothways walkthrough text` opens a BERT"
+        )
     return validate(ModelConfig, values, source=str(folder / CONFIG))
 
 

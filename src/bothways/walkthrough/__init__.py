@@ -2,7 +2,7 @@
 
 from bothways.walkthrough.classifier_reference import walk_classifier
 from bothways.walkthrough.display import Check, Paper
-from bothways.walkthrough.eeg_model import Window, walk_eeg_model
+from bothways.walkthrough.eeg_model import Window, token_names, walk_eeg_model
 from bothways.walkthrough.eeg_reference import walk_eeg
 from bothways.walkthrough.model_story import TOLERANCE, differences, tell_model
 from bothways.walkthrough.page import Walk, as_page, given, layer_alone
@@ -21,6 +21,7 @@ __all__ = [
     "given",
     "layer_alone",
     "tell_model",
+    "token_names",
     "walk_classifier",
     "walk_eeg",
     "walk_eeg_model",

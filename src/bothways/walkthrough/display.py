@@ -49,6 +49,8 @@ class Paper:
     """The only head of the attention that is shown; None = all."""
     in_full: bool = False
     """Whether that row is written out in full below an abbreviated matrix."""
+    brief: bool = False
+    """Whether the left side of a product that was shown before is only named."""
     lines: list[str] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
 
@@ -57,7 +59,8 @@ class Paper:
     def banner(self, title: str, note: str = "") -> None:
         """The head of a part."""
         rule = "=" * min(self.width, 78)
-        self.lines += ["", self._style(rule, "title"), self._style(title, "title")]
+        self.lines += ["", self._style(rule, "title")]
+        self.lines += [self._style(line, "title") for line in textwrap.wrap(title, self.width)]
         if note:
             self.lines += textwrap.wrap(note, self.width)
         self.lines.append(self._style(rule, "title"))
@@ -142,8 +145,11 @@ class Paper:
             for what, kept, total in (("rows", kept_rows, n_rows), ("columns", kept_columns, n_columns))
             if len(kept) < total
         ]
-        head = f"{self._style(name, 'name')} {_shape(array)}" + (f" [{'; '.join(said)}]" if said else "") + " ="
-        self.lines.append(head)
+        rest = f" {_shape(array)}" + (f" [{'; '.join(said)}]" if said else "") + " ="
+        if len(name + rest) > self.width:
+            self.line(name + rest)
+        else:
+            self.lines.append(self._style(name, "name") + rest)
         row_names = [str(r) for r in range(n_rows)] if rows is None else [str(r) for r in rows]
         wide = max([len(row_names[r]) for r in kept_rows] or [1])
         sign = "+" if signed else ""
@@ -170,6 +176,8 @@ class Paper:
                     for c in block
                 ]
                 self.lines.append(f"{row_names[r].rjust(wide)} | {' '.join(shown)}")
+        if self.in_full and len(kept_columns) < n_columns and keep_row < n_rows:
+            self.vector(f"row {keep_row} in full", array[keep_row], decimals)
 
     def vector(self, name: str, values: Array, decimals: int = 4) -> None:
         """A few numbers in a line."""
@@ -188,6 +196,7 @@ class Paper:
         bias: Array | None = None,
         note: str = "",
         right_name: str | None = None,
+        known: bool = False,
     ) -> None:
         """Shows left @ right = result: the shape rule, the three matrices and one element by hand.
 
@@ -202,6 +211,7 @@ class Paper:
             bias: [m], added to each row.
             note: a remark below the shape rule.
             right_name: what `right` is called in the worked element.
+            known: whether `left` was shown before and is only named.
         """
         (n, k), m = left[1].shape, right[1].shape[1]
         rule = "=" * min(self.width, 78)
@@ -209,20 +219,23 @@ class Paper:
         self.lines.append(rule)
         self.line(
             f"{left[0]} ({n}, {k}) @ {right[0]} ({k}, {m}){added} = {result[0]} ({n}, {m})",
-            f"shape rule: ({n} x {k}) @ ({k} x {m}) -> ({n} x {m})   inner dim {k} cancels",
+            f"shapes: ({n} x {k}) @ ({k} x {m}) -> ({n} x {m})   the inner {k} goes",
         )
         if note:
             self.text(note)
         self.lines.append(rule)
         i, j = worked or (self.row, 0)
-        self.matrix(*left, rows=rows, columns=inner, keep=(i, 0))
+        if known:
+            self.line(f"{left[0]} is shown above")
+        else:
+            self.matrix(*left, rows=rows, columns=inner, keep=(i, 0))
         self.matrix(*right, rows=inner, columns=columns, keep=(0, j))
         if bias is not None:
             self.matrix("b", bias, rows=[""], keep=(0, j))
         self.matrix(*result, rows=rows, columns=columns, keep=(i, j))
         if worked is not None and n and m:
             name = f"{result[0]}[{i},{j}]"
-            self.line(f"worked element {name} = row {i} of {left[0]} . column {j} of {right_name or right[0]}")
+            self.line(f"by hand: {name} is row {i} of {left[0]} times column {j} of {right_name or right[0]}")
             self.dot(
                 name, left[1][i], right[1][:, j], result[1][i, j], f"row {i} of {left[0]}",
                 f"col {j} of {right_name or right[0]}", add=0.0 if bias is None else float(bias[j]),
@@ -293,7 +306,7 @@ class Paper:
         by_hand = {"+": x + y, "-": x - y, "*": x * y, "/": x / y if y else math.nan}[sign]
         found = float(result[1][r, 0])
         match = self.check(f"{result[0]}[{r},0]", by_hand, found)
-        self.lines.append(f"check [{r},0]: {x:+.6f} {sign} {y:+.6f} = {by_hand:+.6f} {match}")
+        self.lines.append(f"check [{r},0]: {x:+.6f} {sign} ({y:+.6f}) = {by_hand:+.6f} {match}")
 
     # --- helpers -----------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from bothways.walkthrough import heads
 from bothways.walkthrough.model import Weights, encoder, sinusoids
-from bothways.walkthrough.page import Walk
+from bothways.walkthrough.page import Walk, made
 from bothways.walkthrough.patches import embed
 from bothways.walkthrough.tape import Array, Tape
 
@@ -60,9 +60,11 @@ def walk_eeg_model(config: Mapping[str, Any], weights: Weights, window: Window, 
     """
     patches, form = config["patches"], config["encoder"]
     together = patches["tokens"] == "all_channels"
-    real = window.patch_mask.any(axis=0, keepdims=True) if together else window.patch_mask  # [G N]
-    tokens = [(g, n) for g, n in zip(*np.nonzero(real))]
-    names = [f"p{n}" if together else f"{window.ch_names[g]} p{n}" for g, n in tokens]
+    real: Array = window.patch_mask
+    if together:
+        real = np.any(real, axis=0, keepdims=True)  # [G N]
+    tokens = list(zip(*np.nonzero(real)))
+    names = token_names(real, None if together else window.ch_names)
     place_of = {(int(g), int(n)): i + 1 for i, (g, n) in enumerate(tokens)}
     hidden = [place_of[int(g), int(n)] for g, n in tokens if window.masked is not None and window.masked[g, n]]
     tape = Tape(("[CLS]", *names), tuple(hidden), tuple(range(1, len(tokens) + 1)), causal)
@@ -73,16 +75,17 @@ def walk_eeg_model(config: Mapping[str, Any], weights: Weights, window: Window, 
     )
     z = embed(tape, vectors, weights, _places(config, weights, window, tokens), _instead(window, tokens, place_of))
     h = encoder(tape, z, form, weights)
+    outputs = _heads(tape, config, weights, window, h, features, together, tokens)
     return Walk(
         "eeg",
         f"{window.file}, {window.start_s:g} s",
-        f"{window.signals.shape[1] / window.sfreq_hz:g} s of {len(window.ch_names)} channels, {len(tokens)} tokens, "
-        f"{len(hidden)} of them hidden; {form['num_hidden_layers']} layers of {form['hidden_size']}.",
+        f"{window.signals.shape[1] / window.sfreq_hz:g} s of {len(window.ch_names)} channels, {len(tokens)} tokens; "
+        f"{form['num_hidden_layers']} layers of {form['hidden_size']}.",
         tape,
-        tape.arrays,
+        made(tape),
         {
             "kind": "signal",
-            "signal": window.signals,
+            "signal": _drawn(window),
             "unit": "robust SD",
             "sfreq_hz": window.sfreq_hz,
             "start_s": window.start_s,
@@ -90,8 +93,19 @@ def walk_eeg_model(config: Mapping[str, Any], weights: Weights, window: Window, 
             "patch_samples": window.signals.shape[1] // real.shape[1],
             "tokens": [[None if together else int(g), int(n)] for g, n in tokens],
         },
-        _heads(tape, config, weights, window, h, features, together, tokens),
+        outputs,
     )
+
+
+def token_names(real: Array, ch_names: Sequence[str] | None) -> list[str]:
+    """Returns what each real token [G N] is called: its patch, and its channel where a token has one."""
+    return [f"p{n}" if ch_names is None else f"{ch_names[g]} p{n}" for g, n in zip(*np.nonzero(real))]
+
+
+def _drawn(window: Window) -> Array:
+    """The signal with NaN where a patch is not real, so that it is not drawn as a flat line."""
+    real = np.repeat(window.patch_mask, window.signals.shape[1] // window.patch_mask.shape[1], axis=1)
+    return np.where(real, window.signals, np.nan)
 
 
 def _features(
@@ -217,9 +231,13 @@ def _heads(
             continue
         if kind == "reconstruction":
             heads.reconstruction(tape, at, h, head, weights, features, real)
-            outputs |= {"loss": f"{at}.loss"}
             if "samples" in head["features"]:
-                outputs["reconstruction"] = f"{at}.samples"
+                # The page draws any patch, hidden or not.
+                start = sum(size for _, size in _before(head["features"], "samples"))
+                stop = start + head["features"]["samples"]
+                outputs["reconstruction"] = tape.do(
+                    "columns", f"{at}.every_samples", at, start=start, stop=stop, about="the samples of all patches"
+                )
         elif kind == "cls_reconstruction":
             heads.cls_reconstruction(tape, at, h, head, form["layer_norm_eps"], weights, features, real)
         else:
@@ -235,4 +253,11 @@ def _heads(
             heads.classifier(tape, at, rows, weights, classes, probability=kind != "span")
             if kind == "sequence":
                 outputs["probability"] = f"{at}.probability"
+    if loss := heads.total(tape, config):
+        outputs["loss"] = loss
     return outputs
+
+
+def _before(features: Mapping[str, int], name: str) -> list[tuple[str, int]]:
+    names = list(features)
+    return [(one, features[one]) for one in names[: names.index(name)]]

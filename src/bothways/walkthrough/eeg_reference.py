@@ -144,6 +144,7 @@ def walk_eeg(paper: Paper) -> Walk:
         "reconstruction": NAMES["reconstruction"],
         "loss": "heads.reconstruction.loss",
         "probability": "heads.sequence.probability",
+        "probability_of": "seizure",
         "attention": [NAMES["attention"]],
     }
     lead = (

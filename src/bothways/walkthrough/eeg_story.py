@@ -76,8 +76,8 @@ def _patches(paper: Paper, a: Arrays, names: tuple[str, ...], sfreq_hz: float, p
         f"  Fp2: {numbers(eeg[1, start:stop])}",
         f"  side by side: {numbers(patches[p])}",
     )
-    match = paper.check("patch p3", float(np.abs(np.ravel(eeg[:, start:stop]) - patches[p]).max()), 0.0)
-    paper.line(f"  largest difference to the row of the array: {match}")
+    apart = float(np.abs(np.ravel(eeg[:, start:stop]) - patches[p]).max())
+    paper.line(f"  difference to the row of the array, at most {apart:.1e}: {paper.check(f'patch p{p}', apart, 0.0)}")
     paper.matrix("patches", patches, names[1:])
     paper.text("How active a patch is: the length of its vector.")
     energy = np.sqrt((patches**2).sum(axis=1))
@@ -213,10 +213,11 @@ def _one_weight(paper: Paper, a: Arrays, names: tuple[str, ...]) -> None:
         paper.check(f"attention[{i},{c}]", power / total, weights[i, c])
     paper.line(f"sum = {total:.6f}, all weights together {sum(p / total for p in powers):.10f}")
     worst = max(abs(p / total - w) for p, w in zip(powers, weights[i].tolist()))
-    paper.line(f"largest difference to the row of the array: {paper.check('attention row', worst, 0.0)}")
+    paper.line(f"difference to the row of the array, at most {worst:.1e}: {paper.check('attention row', worst, 0.0)}")
 
 
 def _block(paper: Paper, tape: Tape, a: Arrays, names: tuple[str, ...]) -> None:
+    eps = next(step.options["eps"] for step in tape.steps if step.operation == "layer_norm")
     paper.step("6. The rest of the block", "Weights times values, a residual sum and a layer norm, then two layers.")
     v = tape["encoder.layers.0.attention.V_heads"]
     paper.step("STEPS 5-7: weights @ V, heads side by side, W_o")
@@ -234,7 +235,7 @@ def _block(paper: Paper, tape: Tape, a: Arrays, names: tuple[str, ...]) -> None:
         ("Z", a["Z"]), ("attention_output", a["attention_output"]), ("residual_1", a["residual_1"]), names
     )
     paper.matrix("Z1 = layer norm of residual_1", a["Z1"], names)
-    _norm_by_hand(paper, "Z1", a["residual_1"], a["Z1"])
+    _norm_by_hand(paper, "Z1", a["residual_1"], a["Z1"], eps)
     size, inner = a["W_1"].shape
     paper.step(f"Feed-forward: {size} -> {inner} -> {size}")
     paper.product(("Z1", a["Z1"]), ("W_1", a["W_1"]), ("pre_relu", a["pre_relu"]), rows=names)
@@ -246,14 +247,14 @@ def _block(paper: Paper, tape: Tape, a: Arrays, names: tuple[str, ...]) -> None:
     residual = tape["encoder.layers.0.residual_2"]
     paper.matrix("residual_2 = Z1 + ffn_output", residual, names)
     paper.matrix("H", a["H"], names)
-    _norm_by_hand(paper, "H", residual, a["H"])
+    _norm_by_hand(paper, "H", residual, a["H"], eps)
     paper.text(
         f"H {a['H'].shape}: a vector for each position, made of all of them. Row 0 is [CLS], "
         f"rows 1..{len(names) - 1} are the patches in context."
     )
 
 
-def _norm_by_hand(paper: Paper, name: str, before: Array, after: Array) -> None:
+def _norm_by_hand(paper: Paper, name: str, before: Array, after: Array, eps: float) -> None:
     paper.line(
         f"mean of each row (must be 0): {numbers(after.mean(axis=1), 2)}",
         f"SD of each row (must be 1): {numbers(after.std(axis=1), 2)}",
@@ -261,8 +262,8 @@ def _norm_by_hand(paper: Paper, name: str, before: Array, after: Array) -> None:
     row = before[0].tolist()
     mean = sum(row) / len(row)
     variance = sum((x - mean) ** 2 for x in row) / len(row)
-    by_hand = (row[0] - mean) / math.sqrt(variance + 1e-5)
-    paper.line(f"{name}[0,0] = ({row[0]:+.6f} - {mean:+.6f}) / sqrt({variance:.6f} + 0.00001)")
+    by_hand = (row[0] - mean) / math.sqrt(variance + eps)
+    paper.line(f"{name}[0,0] = ({row[0]:+.6f} - {mean:+.6f}) / sqrt({variance:.6f} + {eps:.5f})")
     paper.result(f"{name}[0,0]", by_hand, after[0, 0])
 
 
@@ -341,12 +342,12 @@ def _classifier(paper: Paper, a: Arrays, names: tuple[str, ...]) -> None:
         f"{paper.check('P(seizure)', p, float(a['p_seizure']))}"
     )
     row = a["attention"][0, 0]
-    paper.line("where [CLS] got its content: its attention row, head 0")
+    paper.line("what [CLS] read, in head 0:")
     paper.bars(names, row.tolist(), unit=1 / 60)
     paper.line(f"sum = {row.sum():.6f}")
     paper.text(
-        "[CLS] goes in as the same vector for every recording; what tells one recording from another in it came "
-        "through these weights."
+        "Two recordings put the same [CLS] in and get different ones out; the difference can only have come by this "
+        "row."
     )
 
 

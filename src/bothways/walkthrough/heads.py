@@ -34,7 +34,8 @@ def reconstruction(
     tape.section = "reconstruction"
     rows = tape.do("rows", f"{at}.rows", h, which="content", rows=_content(tape), about="[CLS] left out")
     guess = linear(tape, at, rows, weights, f"{at}.linear", "W_r", "b_r", about="back to the size of a patch")
-    _loss(tape, at, guess, head, truth, real)
+    hidden = tape.do("rows", f"{at}.masked", guess, which="masked_among_content", about="of the hidden patches")
+    _loss(tape, at, hidden, head, truth, real)
 
 
 def cls_reconstruction(
@@ -45,7 +46,7 @@ def cls_reconstruction(
     tape.section = "reconstruction from [CLS]"
     cls = tape.do("rows", f"{at}.cls", h, which="cls", rows=tape.positions[:1], about="[CLS] alone is read")
     dense = linear(tape, f"{at}.dense", cls, weights, f"{at}.dense", "W_d", "b_d", about="what [CLS] knows")
-    where = tape.do("rows", f"{at}.place", "embedding.place", which="content", rows=_content(tape), about="where")
+    where = tape.do("rows", f"{at}.place", "embedding.place", which="masked", about="where the hidden patches lie")
     both = tape.do("add", f"{at}.both", where, dense, about="the same [CLS] for every place")
     bent = tape.do("activation", f"{at}.activation", both, kind="gelu", about="GELU")
     normed = layer_norm(tape, f"{at}.norm.output", bent, weights, f"{at}.norm", eps, about="each row to mean 0, SD 1")
@@ -53,29 +54,29 @@ def cls_reconstruction(
     _loss(tape, at, guess, head, truth, real)
 
 
-def _loss(tape: Tape, at: str, guess: str, head: Mapping[str, Any], truth: Mapping[str, str], real: str | None) -> None:
+def _loss(
+    tape: Tape, at: str, hidden: str, head: Mapping[str, Any], truth: Mapping[str, str], real: str | None
+) -> None:
+    """The error of each feature on the hidden patches, its mean, and their weighted sum."""
     tape.section = "loss"
-    tape.do("rows", f"{at}.masked", guess, which="masked_among_content", about="what was rebuilt of the hidden patches")
     start, parts, weights = 0, [], []
+    kind = {"mse": "mean squared error", "smooth_l1": "mean smooth L1 error"}[head["loss"]]
+    hidden_rows = {"which": "masked_among_content"}
     for feature, size in head["features"].items():
-        part = tape.do("columns", f"{at}.{feature}", guess, start=start, stop=start + size, about=f"the {feature}")
+        name, cut = f"{at}.{feature}", {"start": start, "stop": start + size}
+        part = tape.do("columns", name, hidden, about=f"the {feature}", **cut)
+        target = tape.do("rows", f"{name}.truth", truth[feature], about="what was hidden", **hidden_rows)
         counts = None
         if real is not None:
-            counts = tape.do(
-                "columns", f"{at}.{feature}.real", real, start=start, stop=start + size, about="what counts"
-            )
+            counts = tape.do("columns", f"{name}.every_real", real, about="which numbers were recorded", **cut)
+            counts = tape.do("rows", f"{name}.real", counts, about="of the hidden patches", **hidden_rows)
         error = tape.do(
-            "error", f"{at}.{feature}.error", part, truth[feature], counts, kind=head["loss"],
-            about="the mean error of each patch",
-        )  # fmt: skip
-        hidden = tape.do(
-            "rows", f"{at}.{feature}.masked_error", error, which="masked_among_content",
-            about="only hidden patches count",
-        )  # fmt: skip
-        parts.append(tape.do("mean", f"{at}.{feature}.loss", hidden, about="their mean"))
+            "error", f"{name}.error", part, target, counts, kind=head["loss"], about=f"the {kind} of each patch"
+        )
+        parts.append(tape.do("mean", f"{name}.loss", error, about="the mean over the hidden patches"))
         weights.append(float(head["feature_weights"].get(feature, 1.0)))
         start += size
-    tape.do("weighted_sum", f"{at}.loss", *parts, weights=weights, about="what training lowers")
+    tape.do("weighted_sum", f"{at}.loss", *parts, weights=weights, about="the features by their weights")
 
 
 def masked_language_model(
@@ -107,7 +108,17 @@ def masked_language_model(
         tape.section = "loss"
         truth = tape.do("rows", f"{at}.labels", labels, which="masked", about="the words that were hidden")
         each = tape.do("cross_entropy", f"{at}.error", scores, truth, about="-log of the true word's probability")
-        tape.do("mean", f"{at}.loss", each, about="what training lowers")
+        tape.do("mean", f"{at}.loss", each, about="the mean over the hidden words")
+
+
+def total(tape: Tape, config: Mapping[str, Any]) -> str | None:
+    """What training lowers: the heads' losses by their weights; returns its name, None where no head has a loss."""
+    losses = {f"heads.{name}.loss": float(head["weight"]) for name, head in config["heads"].items()}
+    there = {name: weight for name, weight in losses.items() if name in tape.arrays}
+    if not there:
+        return None
+    tape.section = "loss"
+    return tape.do("weighted_sum", "loss", *there, weights=list(there.values()), about="what training lowers")
 
 
 def classifier(

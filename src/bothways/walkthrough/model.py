@@ -109,7 +109,13 @@ def encoder(tape: Tape, x: str, form: Mapping[str, Any], weights: Weights) -> st
     if form["norm"] == "pre" and form["final_norm"]:
         tape.section = "encoder output"
         x = layer_norm(
-            tape, "encoder.output", x, weights, "encoder.final_norm", form["layer_norm_eps"], about=_ABOUT["norm"]
+            tape,
+            "encoder.final_norm.output",
+            x,
+            weights,
+            "encoder.final_norm",
+            form["layer_norm_eps"],
+            about=_ABOUT["norm"],
         )
     return x
 

@@ -28,24 +28,43 @@ class Walk:
     `tokens`: for each position of `tape.content` its [channel or None, patch]. A sentence: `kind` "sentence",
     `tokens`, `segments`."""
     outputs: dict[str, Any] = field(default_factory=dict)
-    """Names of steps: `loss`, `reconstruction` (samples, a row for each position of `content`), `probability`,
-    `predictions` (a row for each masked position), `attention` (one for each layer), `H`."""
+    """Names of steps: `loss`, `reconstruction` (samples, a row for each position of `content`), `probability` (with
+    `probability_of`, where it is a single number), `predictions` (a row for each masked position), `attention` (one
+    for each layer), `H`."""
+    fixed: tuple[int, ...] = ()
+    """Positions whose true content is not known: hidden whatever is chosen."""
+
+    @property
+    def fates(self) -> dict[int, str]:
+        """What stands in a hidden position's place where that is not [MASK]."""
+        tape = self.tape
+        instead: list[int] = next((step.options["instead"] for step in tape.steps if "instead" in step.options), [])
+        found = {}
+        for place, other in zip(tape.masked, instead):
+            if other >= 0:
+                found[place] = "its own content" if other == place else f"another's content: {tape.positions[other]}"
+        return found
 
 
 def encode(array: Array) -> dict[str, Any]:
     """Writes an array as text without losing a bit: float64, or float32 where that holds the same numbers."""
     array = np.asarray(array, dtype=np.float64)
     short = array.astype(np.float32)
-    exact = bool((short.astype(np.float64) == array).all())
+    exact = np.array_equal(short.astype(np.float64), array, equal_nan=True)
     kept = short.astype("<f4") if exact else array.astype("<f8")
     data = base64.b64encode(kept.tobytes()).decode("ascii")
     return {"shape": list(array.shape), "dtype": "f4" if exact else "f8", "data": data}
 
 
+def made(tape: Tape) -> dict[str, Array]:
+    """Returns the arrays that steps make."""
+    return {step.name: tape[step.name] for step in tape.steps}
+
+
 def given(tape: Tape) -> dict[str, Array]:
     """Returns the arrays that no step makes: inputs and weights."""
-    made = {step.name for step in tape.steps}
-    return {name: array for name, array in tape.arrays.items() if name not in made}
+    steps = made(tape)
+    return {name: array for name, array in tape.arrays.items() if name not in steps}
 
 
 def as_page(walk: Walk) -> dict[str, Any]:
@@ -61,6 +80,8 @@ def as_page(walk: Walk) -> dict[str, Any]:
         "positions": list(tape.positions),
         "masked": list(tape.masked),
         "content": list(tape.content),
+        "fixed": list(walk.fixed),
+        "fates": {str(place): fate for place, fate in walk.fates.items()},
         "causal": tape.causal,
         "arrays": {name: encode(array) for name, array in given(tape).items()},
         "rows": {name: list(names) for name, names in tape.row_names.items() if name in tape.arrays},
@@ -86,8 +107,7 @@ def layer_alone(walk: Walk, layer: int) -> Walk:
     """Returns the part of a walk that lies in one layer of the encoder, with its input given: for large models."""
     tape = walk.tape
     steps = [step for step in tape.steps if step.layer == layer]
-    made = {step.name for step in steps}
-    needed = {name for step in steps for name in step.inputs} | made
+    needed = {name for step in steps for name in (step.name, *step.inputs)}
     kept = {name: array for name, array in tape.arrays.items() if name in needed}
     alone = Tape(
         tape.positions, tape.masked, (), tape.causal, kept, tape.row_names, tape.column_names, steps, layer=layer

@@ -31,7 +31,14 @@ def embed(tape: Tape, patches: str, weights: Weights, place: Array, instead: tup
     tape.section = "masking"
     options: dict[str, Any] = {"instead": list(instead)} if instead else {}
     hidden = tape.do(
-        "hide", "embedding.hidden", whole, mask, rows=names, about=_ABOUT["mask"], masked="masked", **options
+        "hide",
+        "embedding.hidden",
+        whole,
+        mask,
+        rows=names,
+        about=_ABOUT["fates" if instead else "mask"],
+        masked="masked",
+        **options,
     )
     return tape.do("add", "embedding.Z", hidden, where, about=_ABOUT["masked place"])
 
@@ -41,5 +48,6 @@ _ABOUT = {
     "cls": "[CLS], a learned vector of no patch, goes first",
     "place": "where a position lies is added to what it holds",
     "mask": "one learned vector, [MASK], stands in for every hidden patch",
+    "fates": "[MASK], one learned vector, stands in for most hidden patches, other or their own content for the rest",
     "masked place": "a hidden patch keeps its place: the encoder knows where something is missing",
 }

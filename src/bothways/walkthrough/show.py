@@ -11,6 +11,9 @@ def show(paper: Paper, tape: Tape, steps: Iterable[Step] | None = None) -> None:
     """Shows steps in their order; all of the tape where none are named."""
     for step in tape.steps if steps is None else steps:
         paper.step(step.name, f"{step.about}." if step.about else "")
+        if tape[step.name].size == 0:
+            paper.text("Nothing is hidden, so there is no row here.")
+            continue
         _SHOWN.get(step.operation, _matrix)(paper, tape, step)
 
 
@@ -54,6 +57,7 @@ def _product(paper: Paper, tape: Tape, step: Step) -> None:
             columns=tape.column_names.get(step.name),
             worked=(_row(paper, a[1]), 0),
             bias=tape[bias[0]] if bias else None,
+            known=paper.brief and left in {one.name for one in tape.steps} and not left.endswith("_heads"),
         )
 
 
@@ -135,12 +139,55 @@ def _cross_entropy(paper: Paper, tape: Tape, step: Step) -> None:
     scores, labels = (tape[name] for name in step.inputs)
     _matrix(paper, tape, step, decimals=6)
     i = _row(paper, scores)
-    label, name = int(labels[i]), f"{short(step.name)}[{i},0]"
-    total = sum(math.exp(score) for score in scores[i].tolist())
-    paper.line(
-        f"label {label}: {name} = log(sum of exp(scores)) - score = {math.log(total):.6f} - {scores[i, label]:+.6f}"
+    label, name, top = int(labels[i]), f"{short(step.name)}[{i},0]", float(scores[i].max())
+    log_total = top + math.log(sum(math.exp(score - top) for score in scores[i].tolist()))
+    paper.line(f"label {label}: {name} = log(sum of exp(scores)) - score = {log_total:.6f} - ({scores[i, label]:+.6f})")
+    paper.result(name, log_total - scores[i, label], tape[step.name][i, 0])
+
+
+def _error(paper: Paper, tape: Tape, step: Step) -> None:
+    _matrix(paper, tape, step, decimals=6)
+    guess, truth, *counts = (tape[name] for name in step.inputs)
+    i, squared = _row(paper, guess), step.options["kind"] == "mse"
+    pairs = [(x, y) for k, (x, y) in enumerate(zip(guess[i], truth[i])) if not counts or counts[0][i, k]]
+    formula = "d^2" if squared else "d^2 / 2 below |d| = 1, |d| - 1/2 from there on"
+    paper.text(
+        f"{formula}, with d = guess - truth, averaged over the {len(pairs)} numbers of the row that were recorded."
     )
-    paper.result(name, math.log(total) - scores[i, label], tape[step.name][i, 0])
+    each = [(x - y) ** 2 if squared else min(abs(x - y), 1) * (abs(x - y) - min(abs(x - y), 1) / 2) for x, y in pairs]
+    for (x, y), one in list(zip(pairs, each))[:3]:
+        paper.line(f"  {x:+.6f} - ({y:+.6f}) = {x - y:+.6f} -> {one:.6f}")
+    total = float(sum(each))
+    paper.line(f"  all together {total:.6f} / {len(pairs)}")
+    paper.result(f"{short(step.name)}[{i},0]", total / max(len(pairs), 1), tape[step.name][i, 0])
+
+
+def _mean(paper: Paper, tape: Tape, step: Step) -> None:
+    values = tape[step.inputs[0]].ravel().tolist()
+    if not values:
+        return paper.text("Nothing is hidden, so there is no loss.")
+    paper.line(f"{short(step.name)} = {sum(values):.6f} / {len(values)}")
+    paper.result(short(step.name), sum(values) / len(values), tape[step.name][0, 0])
+
+
+def _weighted_sum(paper: Paper, tape: Tape, step: Step) -> None:
+    if not tape.masked:
+        return paper.text("Nothing is hidden, so there is no loss.")
+    parts = [(weight, float(tape[name][0, 0]), name) for weight, name in zip(step.options["weights"], step.inputs)]
+    paper.line(f"{step.name} = {' + '.join(f'{weight:g} * {value:.6f} ({name})' for weight, value, name in parts)}")
+    paper.result(step.name, sum(weight * value for weight, value, _ in parts), tape[step.name][0, 0])
+
+
+def _log_power(paper: Paper, tape: Tape, step: Step) -> None:
+    _matrix(paper, tape, step)
+    waves, log_scale = (tape[name] for name in step.inputs)
+    i, half, floor = _row(paper, waves), waves.shape[1] // 2, step.options["floor"]
+    re, im, scale_uv = float(waves[i, 0]), float(waves[i, half]), 10 ** float(log_scale[i, 0])
+    name = f"{short(step.name)}[{i},0]"
+    paper.line(
+        f"{name} = log10(({re:+.6f}^2 + ({im:+.6f})^2) * {scale_uv:.6f}^2 + {floor:g}), 1 SD is {scale_uv:.3f} uV"
+    )
+    paper.result(name, math.log10((re * re + im * im) * scale_uv * scale_uv + floor), tape[step.name][i, 0])
 
 
 _SHOWN: dict[str, Callable[[Paper, Tape, Step], None]] = {
@@ -156,11 +203,15 @@ _SHOWN: dict[str, Callable[[Paper, Tape, Step], None]] = {
     "split_heads": _heads,
     "rows": _rows,
     "cross_entropy": _cross_entropy,
+    "error": _error,
+    "mean": _mean,
+    "weighted_sum": _weighted_sum,
+    "log_power": _log_power,
 }
 # Other formulas than the tape's, where there are any: what is checked must not be its own witness.
 _BY_HAND: dict[str, Callable[[float], float]] = {
     "gelu": lambda x: x * math.erfc(-x / math.sqrt(2)) / 2,
-    "gelu_tanh": lambda x: x / (1 + math.exp(-2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "gelu_tanh": lambda x: x * (1 + math.tanh(x * math.sqrt(2 / math.pi) * (1 + 0.044715 * x * x))) / 2,
     "relu": lambda x: x if x > 0 else 0.0,
     "silu": lambda x: x * (1 + math.tanh(x / 2)) / 2,
     "tanh": math.tanh,

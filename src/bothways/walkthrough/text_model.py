@@ -6,7 +6,7 @@ from typing import Any
 
 from bothways.walkthrough import heads
 from bothways.walkthrough.model import Weights, encoder, layer_norm
-from bothways.walkthrough.page import Walk
+from bothways.walkthrough.page import Walk, made
 from bothways.walkthrough.tape import Array, Tape
 
 
@@ -68,11 +68,12 @@ def walk_text_model(config: Mapping[str, Any], weights: Weights, sentence: Sente
     return Walk(
         "text",
         shown,
-        f"{length} tokens, {len(sentence.masked)} of them hidden; {len(layers)} layers of {form['hidden_size']}.",
+        f"{length} tokens; {len(layers)} layers of {form['hidden_size']}.",
         tape,
-        tape.arrays,
+        made(tape),
         {"kind": "sentence", "tokens": list(names), "segments": [int(one) for one in sentence.segments]},
         outputs,
+        fixed=tuple(i for i in sentence.masked if sentence.ids[i] == sentence.mask_id),
     )
 
 
@@ -91,8 +92,6 @@ def _heads(
                 labels = tape.give("ids", sentence.ids)
             heads.masked_language_model(tape, at, h, config["encoder"], weights, table, labels, sentence.vocabulary)
             outputs["predictions"] = f"{at}.probability"
-            if labels:
-                outputs["loss"] = f"{at}.loss"
             continue
         rows = h
         if kind == "sequence" and head["pool"] == "mean":
@@ -105,3 +104,5 @@ def _heads(
         heads.classifier(tape, at, rows, weights, classes, probability=kind != "span")
         if kind in ("sequence", "nsp"):
             outputs["probability"] = f"{at}.probability"
+    if loss := heads.total(tape, config):
+        outputs["loss"] = loss
