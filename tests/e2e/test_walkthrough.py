@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import transformers
 
-from bothways import run, walkthrough
+from bothways import run, text, walkthrough
 from bothways.errors import UserError
 from bothways.walkthrough import tape
 from figures import numbers_of
@@ -138,6 +139,14 @@ def test_a_transformers_bert(bothways: Call, tmp_path: Path) -> None:
     assert re.search(r"All \d+ tensors are equal", out)
     assert page.is_file()
     result = run.walkthrough("text", model=folder, input="the cat sat on the mat", mask=[3])
+    loaded = text.load_folder(folder)
+    found = loaded.tokenizer.encode("the cat [MASK] on the mat")
+    batch = {"input_ids": torch.tensor([found.ids]), "mlm_labels": torch.tensor([[-100, -100, -100, 5, *[-100] * 4]])}
+    seen = loaded.model(batch | {"nsp_labels": torch.tensor([0])})
+    words = seen.predictions["mlm"][0].softmax(0).topk(5)
+    said = ", ".join(f"{loaded.tokenizer.token(i)} {p:.3f}" for p, i in zip(words.values, words.indices.tolist()))
+    assert said in result["text"]
+    assert f"P(is next) = {seen.predictions['nsp'][0].softmax(0)[0]:.4f}" in result["text"]
     assert {"heads.mlm", "heads.mlm.loss", "heads.nsp", "pooler"} <= result["differences"].keys()
 
 

@@ -109,8 +109,8 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "no activation": (config(hidden_act=...), "expected BERT's settings, found no hidden_act"),
     "no sizes": (config(hidden_size=..., vocab_size=...), "found no hidden_size, vocab_size"),
     "heads": (config(num_attention_heads=5), "hidden_size 24 is not a multiple of num_attention_heads 5"),
-    "size": (config(hidden_size=32), "tensors of embedding and encoder in the weights"),
-    "rows": (config(vocab_size=500), "are missing or of another shape (first: embedding.word.weight)"),
+    "size": (config(hidden_size=32), "hidden_size: expected 24 as in the weights, got 32"),
+    "rows": (config(vocab_size=500), "vocab_size: expected 71 as in the weights, got 500"),
     "pad": (config(pad_token_id=500), "pad_token_id: expected one below vocab_size 71, got 500"),
     "untied": (config(tie_word_embeddings=False), "tie_word_embeddings: expected true, got false; only tied"),
     "no weights": (replace("model.safetensors", None), "expected weights in model.safetensors, found none"),
@@ -367,3 +367,22 @@ def test_a_tokenizer_without_cls_and_sep_is_refused(tokenizer_json: Path) -> Non
 def test_a_written_mask_is_found_where_the_file_does_not_list_it(tokenizer_json: Path) -> None:
     edit_json(tokenizer_json / "tokenizer.json", added_tokens=[])
     assert load_tokenizer(tokenizer_json, TEXT).encode("the [MASK]").tokens == ["[CLS]", "the", "[MASK]", "[SEP]"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"architectures": 5}, "architectures: expected a list of names, got 5"),
+        ({"architectures": [["x"]]}, "architectures: expected a list of names"),
+        ({"vocab_size": 999_999_999_999_999}, "vocab_size: expected 71 as in the weights, got 999999999999999"),
+        ({"max_position_embeddings": 10**12}, "max_position_embeddings: expected 20"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers: expected 2"),
+        ({"hidden_size": 4 * 10**9}, "hidden_size: expected 24"),
+        ({"intermediate_size": 10**12}, "intermediate_size: expected 40"),
+    ],
+)
+def test_absurd_settings_are_refused_before_anything_is_made(tmp_path: Path, changes: dict, said: str) -> None:
+    save_bert(tmp_path, transformers.BertModel)
+    edit_json(tmp_path / "config.json", **changes)
+    with pytest.raises(UserError, match=said):
+        load_folder(tmp_path)

@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bothways.walkthrough import Paper, Walk, walk_eeg
+from bothways.walkthrough import Paper, Walk, differences, walk_eeg
+from bothways.walkthrough.eeg_reference import BURST, PATCH, SFREQ_HZ, compute
+from bothways.walkthrough.eeg_story import tell
 from figures import not_found, numbers_of
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
@@ -84,3 +86,30 @@ def test_colour_changes_nothing_but_colour(told: tuple[Paper, Walk]) -> None:
     walk_eeg(paper)
     assert "\x1b[" in paper.report()
     assert re.sub(r"\x1b\[[\d;]*m", "", paper.report()) == told[0].report()
+
+
+NOT_BY_HAND = {"cls", "mask", "PE", "Z0", "targets", "W_k", "W_v", "V", "masked_positions"}
+"""Arrays that are inputs of others alone: what is made of them is checked."""
+
+
+@pytest.mark.parametrize("name", sorted(set(json.loads((GOLDEN / "eeg_walkthrough.json").read_text())) - NOT_BY_HAND))
+def test_a_changed_number_fails_a_hand_computation(name: str) -> None:
+    tape, arrays = compute()
+    right = np.asarray(arrays[name])
+    # Not the same everywhere: the rows after a layer norm sum to 0, and would hide it.
+    wrong = right + 1 if name == "relu_zeroed" else right + 1e-4 * (1 + np.arange(right.size)).reshape(right.shape)
+    changed = {**arrays, name: wrong}
+    paper = Paper()
+    tell(paper, tape, changed, SFREQ_HZ, PATCH, BURST)
+    assert [check.name for check in paper.checks if not check.match], name
+
+
+def test_what_the_model_lacks_or_is_not_a_number_differs() -> None:
+    walk = walk_eeg(Paper())
+    right = walk.tape["embedding.Z"]
+    assert differences(walk, {"embedding.Z": right}) == {"embedding.Z": 0.0}
+    assert differences(walk, {"embedding.Z": right + 1e-6})["embedding.Z"] == pytest.approx(1e-6 / np.abs(right).max())
+    for wrong in (right[:-1], right * np.nan, right + np.inf):
+        assert differences(walk, {"embedding.Z": wrong}) == {"embedding.Z": np.inf}
+    unknown = differences(walk, {"embedding.unknown": right, "encoder.layers.0.output": walk.arrays["H"]})
+    assert list(unknown.items()) == [("encoder.layers.0.output", 0.0), ("embedding.unknown", np.inf)]

@@ -145,6 +145,11 @@ def config_from_transformers(values: Mapping[str, Any], weights: Mapping[str, Te
                 f"{source}: expected {key} {json.dumps(wanted)}, got {json.dumps(values[key])}; "
                 "only BERT encoders can be loaded"
             )
+    architectures = values.get("architectures") or []
+    if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
+        raise UserError(
+            f"{source}: architectures: expected a list of names, got {json.dumps(architectures)}; restore it"
+        )
     lacking = [key for key in (*_ENCODER, *_TEXT, "hidden_act") if key not in values]
     if lacking:
         raise UserError(f"{source}: expected BERT's settings, found no {', '.join(lacking)}; restore the file")
@@ -171,10 +176,33 @@ def config_from_transformers(values: Mapping[str, Any], weights: Mapping[str, Te
     text = {key: values[key] for key in _TEXT} | {"pad_token_id": values.get("pad_token_id", 0)}
     config = validate(ModelConfig, {"encoder": encoder, "text": text, "pooler": pooler, "heads": heads}, source)
     assert config.text is not None
+    _check_sizes(config, weights, source)
     pad = config.text.pad_token_id
     if pad is not None and not 0 <= pad < config.text.vocab_size:
         raise UserError(f"{source}: pad_token_id: expected one below vocab_size {config.text.vocab_size}, got {pad}")
     return config
+
+
+def _check_sizes(config: ModelConfig, weights: Mapping[str, Tensor], source: str) -> None:
+    """Compares the sizes that would be allocated with those that the weights have: a damaged config states any."""
+    text, encoder = config.text, config.encoder
+    assert text is not None
+    shapes = {name.removeprefix("bert."): tuple(tensor.shape) for name, tensor in weights.items()}
+    layers = {int(found[1]) for name in shapes if (found := re.match(r"encoder\.layer\.(\d+)\.", name))}
+    wanted = {
+        "embeddings.word_embeddings.weight": ("vocab_size", text.vocab_size),
+        "embeddings.position_embeddings.weight": ("max_position_embeddings", text.max_position_embeddings),
+        "embeddings.token_type_embeddings.weight": ("type_vocab_size", text.type_vocab_size),
+        "encoder.layer.0.intermediate.dense.weight": ("intermediate_size", encoder.intermediate_size),
+    }
+    found_sizes = {key: (stated, shapes[name][0]) for name, (key, stated) in wanted.items() if shapes.get(name)}
+    if word := shapes.get("embeddings.word_embeddings.weight"):
+        found_sizes["hidden_size"] = (encoder.hidden_size, word[-1])
+    if layers and encoder.num_hidden_layers > max(layers) + 1:
+        found_sizes["num_hidden_layers"] = (encoder.num_hidden_layers, max(layers) + 1)
+    for key, (stated, there) in found_sizes.items():
+        if stated != there:
+            raise UserError(f"{source}: {key}: expected {there} as in the weights, got {stated}; restore the folder")
 
 
 def _classifier(values: Mapping[str, Any], n_classes: int, source: str) -> dict[str, dict[str, Any]]:

@@ -48,7 +48,7 @@ def walk_classifier(paper: Paper) -> Walk:
     return Walk(
         kind="classifier",
         title="A tiny classifier reads ten tokens",
-        lead="Two layers, four heads. [CLS], the first position, collects what the label is read from.",
+        lead="Two layers, four heads. The label is read from the first position, which here stands for [CLS].",
         tape=tape,
         arrays=arrays,
         picture={"kind": "sentence", "tokens": list(tape.positions), "segments": [0] * len(tape.positions)},

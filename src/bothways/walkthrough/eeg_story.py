@@ -313,13 +313,13 @@ def _reconstruction(paper: Paper, tape: Tape, a: Arrays, names: tuple[str, ...])
         f"  / {values} = {square / values:.6f}",
         f"  from array = {mse[first]:.6f} {paper.check('patch_mse', square / values, mse[first])}",
     )
-    paper.line(
-        f"guessing the mean of the hidden patches: {float(a['baseline']):.6f}",
-        f"this model, its weights drawn at random: {float(a['loss']):.6f}",
-    )
     flat = a["targets"].ravel().tolist()
     mean = sum(flat) / len(flat)
-    paper.check("baseline", sum((x - mean) ** 2 for x in flat) / len(flat), float(a["baseline"]))
+    match = paper.check("baseline", sum((x - mean) ** 2 for x in flat) / len(flat), float(a["baseline"]))
+    paper.line(
+        f"guessing the mean of the hidden patches: {float(a['baseline']):.6f} {match}",
+        f"this model, its weights drawn at random: {float(a['loss']):.6f}",
+    )
     paper.text("Untrained weights rebuild nothing yet; training lowers this number.")
 
 
