@@ -1,9 +1,14 @@
 """`bothways walkthrough`: the references, trained models on one's own input, and what it answers to mistakes."""
 
+import fcntl
 import json
+import os
+import pty
 import re
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Callable
 from pathlib import Path
 
@@ -256,3 +261,31 @@ def test_the_walkthrough_needs_numpy_alone() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
     assert walkthrough.TOLERANCE == 1e-9
+
+
+@pytest.mark.parametrize(("columns", "environment"), [(80, {}), (120, {}), (100, {"NO_COLOR": "1"})])
+def test_a_terminal_gets_colours_and_its_own_width(columns: int, environment: dict[str, str]) -> None:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "TERM")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bothways", "walkthrough", "text"],
+        stdin=theirs, stdout=theirs, stderr=theirs, env=kept | {"TERM": "xterm-256color"} | environment,
+    )  # fmt: skip
+    os.close(theirs)
+    output = b""
+    while True:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        output += piece
+    os.close(ours)
+    assert process.wait() == 0
+    shown = output.decode()
+    assert ("\x1b[" in shown) == (not environment)
+    plain = re.sub(r"\x1b\[[\d;]*m", "", shown)
+    longest = max(map(len, plain.splitlines()))
+    assert columns - 30 < longest <= columns
