@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,34 +100,27 @@ def walkthrough(
     paper = Paper(width=width, colour=colour, row=row or 0, head=head, in_full=row is not None)
     notes: list[str] = []
     apart: dict[str, float] = {}
+    of_eeg = {
+        "--at": at_s, "--seed": seed, "--baseline": baseline, "--notch-hz": notch_hz, "--unit": unit,
+        "--subject-from": None if subject_from == "path" else subject_from,
+    }  # fmt: skip
+    of_models = {
+        "--input": input, "--pair": pair, "--mask": mask or None, "--layer": layer, "--head": head, "--row": row, **of_eeg
+    }  # fmt: skip
     if model is None:
-        given = {
-            "--input": input, "--pair": pair, "--at": at_s, "--mask": mask or None, "--seed": seed, "--layer": layer,
-            "--head": head, "--row": row, "--baseline": baseline, "--notch-hz": notch_hz, "--unit": unit,
-            "--subject-from": None if subject_from == "path" else subject_from,
-        }  # fmt: skip
-        useless = [name for name, value in given.items() if value is not None]
-        if useless:
-            raise UserError(f"{', '.join(useless)}: expected --model with it; give a run, or leave it out")
+        _refuse(of_models, "expected --model with it; give a run, or leave it out")
         walk = REFERENCES[kind](paper)
     else:
         if input is None:
             raise UserError("--model: expected --input with it: a recording, or a text")
         if kind == "eeg":
-            if pair is not None:
-                raise UserError("--pair belongs to text; leave it out")
+            _refuse({"--pair": pair}, "belongs to text; leave it out")
             walk, tensors = eeg_pass(
                 Path(model), Path(input), notes, at_s=at_s, mask=mask, seed=seed, baseline=baseline, notch_hz=notch_hz,
                 subject_from=subject_from, unit=unit,
             )  # fmt: skip
         elif kind == "text":
-            given = {
-                "--at": at_s, "--seed": seed, "--baseline": baseline, "--notch-hz": notch_hz, "--unit": unit,
-                "--subject-from": None if subject_from == "path" else subject_from,
-            }  # fmt: skip
-            useless = [name for name, value in given.items() if value is not None]
-            if useless:
-                raise UserError(f"{', '.join(useless)}: belongs to EEG; leave it out")
+            _refuse(of_eeg, "belongs to EEG; leave it out")
             walk, tensors = text_pass(Path(model), str(input), notes, pair=pair, mask=mask)
         else:
             raise UserError("--model: the classifier walkthrough has its own model; use eeg or text")
@@ -158,6 +151,12 @@ def walkthrough(
         "files": [str(one) for one in files],
         "notes": notes,
     }
+
+
+def _refuse(options: Mapping[str, object], why: str) -> None:
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise UserError(f"{', '.join(given)}: {why}")
 
 
 def _check_file(option: str, path: Path, overwrite: bool) -> None:
