@@ -105,7 +105,8 @@ def walkthrough(
         "--subject-from": None if subject_from == "path" else subject_from,
     }  # fmt: skip
     of_models = {
-        "--input": input, "--pair": pair, "--mask": mask or None, "--layer": layer, "--head": head, "--row": row, **of_eeg
+        "--input": input, "--pair": pair, "--mask": mask or None, "--layer": layer, "--head": head, "--row": row,
+        **of_eeg,
     }  # fmt: skip
     if model is None:
         _refuse(of_models, "expected --model with it; give a run, or leave it out")
