@@ -1,12 +1,13 @@
-"""Walks for the page to show and to compute again: a sentence, and every operation there is."""
+"""Walks for the page to show and to compute again: a sentence, tokens of channels, and every operation there is."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from bothways.walkthrough import Sentence, Walk, walk_text_model
+from bothways.walkthrough import Sentence, Walk, Window, walk_eeg_model, walk_text_model
 from bothways.walkthrough.tape import ACTIVATIONS, Tape
+from models import CHANNELS, FORMS, SIGNAL
 
 SENTENCES = ("the cat sat on the warm mat", "it did not want to move at all")
 TOKENS = ["[CLS]", *(word for one in SENTENCES for word in [*one.split(), "[SEP]"])]
@@ -63,7 +64,7 @@ def sentence_walk(layers: int = 2, size: int = 24, words: int = 30) -> Walk:
         },
         "text": {"type_vocab_size": 2, "norm": True},
         "pooler": False,
-        "heads": {"mlm": {"kind": "mlm"}, "nsp": {"kind": "nsp", "classes": None}},
+        "heads": {"mlm": {"kind": "mlm", "weight": 1.0}, "nsp": {"kind": "nsp", "classes": None, "weight": 1.0}},
     }  # fmt: skip
     sentence = Sentence(
         tokens=TOKENS,
@@ -95,6 +96,17 @@ def channels_walk() -> Walk:
         "ch_names": ["C0", "C1", "C2"], "patch_samples": 10, "tokens": [list(token) for token in tokens],
     }  # fmt: skip
     return Walk("eeg", "A token for each channel", "Three.", tape, tape.arrays, picture, {"reconstruction": "rebuilt"})
+
+
+def model_walk(name: str) -> Walk:
+    """A model of ours on one window; some of its hidden patches are replaced by others, some keep their content."""
+    form = FORMS[name]
+    window = {key: tensor[0].numpy() for key, tensor in form.batch().items()}
+    window["replacement"][:] = window["masked"].argmax()  # a real one
+    fields = ("signals", "log_scale_uv", "positions", "patch_mask", "baseline", "masked", "action", "replacement")
+    doubles = [window[one].astype(float) if window[one].dtype.kind == "f" else window[one] for one in fields]
+    weights = {key: tensor.double().numpy() for key, tensor in form.build().state_dict().items()}
+    return walk_eeg_model(form.config.model_dump(), weights, Window("x.edf", 0.0, SIGNAL.sfreq_hz, CHANNELS, *doubles))
 
 
 def operations_walk() -> Walk:

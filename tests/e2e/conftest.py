@@ -1,11 +1,16 @@
-"""One finished chain over small recordings, made once; the command line in this process."""
+"""One finished chain over small recordings, made once; the command line in this process; a browser for pages."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
 
 from bothways import cli, run
+from bothways.walkthrough import Paper, Walk, walk_eeg
+from browser import Opener, launch
+from pages import sentence_walk
 from people import TINY, WINDOWS, Chain, write_people
 
 Call = Callable[..., tuple[int, str, str]]
@@ -58,3 +63,32 @@ def fails(bothways: Call) -> Callable[..., str]:
         return lines[0].removeprefix("error: ")
 
     return call
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The browser of the system."""
+    yield from launch()
+
+
+@pytest.fixture
+def show(browser: Browser, tmp_path: Path) -> Iterator[Opener]:
+    """Opens walks; whatever a test does there, nothing is fetched and nothing goes wrong."""
+    opener = Opener(browser, tmp_path)
+    yield opener
+    for one in opener.opened:
+        one.page.context.close()
+        assert one.said == []
+        assert [url for url in one.asked if not url.startswith(("file://", "data:"))] == []
+
+
+@pytest.fixture(scope="session")
+def eeg() -> Walk:
+    """The small encoder on EEG."""
+    return walk_eeg(Paper())
+
+
+@pytest.fixture(scope="session")
+def sentence() -> Walk:
+    """A small BERT on a pair of sentences."""
+    return sentence_walk()

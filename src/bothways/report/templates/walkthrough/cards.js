@@ -79,8 +79,7 @@ class Card {
       this.body.append(...nodes.map((node, i) => el("div", { class: "signed" },
         i > 0 && el("span", { class: "sign" }, i === nodes.length - 1 ? last : sign), node)));
     }
-    const longest = Math.max(2, ...names.flatMap((name) => (engine.rowNames(name) ?? []).map((row) => row.length)));
-    this.body.style.setProperty("--names", `calc(${Math.min(longest, 10)}ch + 0.7rem)`);
+    leaveRoom(this.body, names.flatMap((name) => engine.rowNames(name) ?? []));
   }
 
   /** Pixels of one number in a heat map: those of a product have to fit around its result. */
@@ -119,12 +118,19 @@ class Card {
   }
 }
 
+/** Makes the names of rows as wide as they need. */
+function leaveRoom(node, names) {
+  const longest = Math.max(2, ...names.map((name) => name.length));
+  node.style.setProperty("--names", `calc(${Math.min(longest, 10)}ch + 0.7rem)`);
+}
+
 const sentence = (text) => text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 
 /** What is known of one number of a step: [lit parts, body, what is said]. */
 function explain(engine, step, head, row, column) {
   const inputs = step.inputs.map((name) => engine.values[name]), made = engine.values[step.name];
   const value = numberAt(made, head, row, column);
+  if (engine.overNothing(step.name)) return { lit: [], body: [line("the mean of no numbers")] };
   const upright = made.shape.length === 1; // a vector is seen as one row
   const [i, j] = upright && step.operation === "product" && inputs[0].shape.length > 1 ? [column, 0] : [row, column];
   return EXPLAIN[step.operation](inputs, engine.options(step), head, i, j, value, dims(made));

@@ -263,7 +263,7 @@ const sameSet = (a, b) => a.length === b.length && a.every((one) => b.includes(o
 /** The walk as a calculation: values by name, recomputed where the state changed. */
 class Engine {
   constructor(page) {
-    this.page = page;
+    this.page = { fixed: [], fates: {}, ...page };
     this.start = { masked: page.masked, causal: page.causal };
     this.state = this.start;
     this.steps = new Map(page.steps.map((step) => [step.name, step]));
@@ -311,9 +311,8 @@ class Engine {
   /** Changes the state; returns the names of what was computed again: what speaks of the change, and what follows. */
   set(change) {
     const before = this.state, next = { ...before, ...change };
-    next.masked = sameSet(next.masked, this.start.masked)
-      ? this.start.masked
-      : [...next.masked].sort((a, b) => a - b);
+    const masked = [...new Set([...next.masked, ...this.page.fixed])];
+    next.masked = sameSet(masked, this.start.masked) ? this.start.masked : masked.sort((a, b) => a - b);
     this.state = next;
     const started = performance.now();
     const words = [
@@ -328,6 +327,21 @@ class Engine {
     }));
     this.slow = performance.now() - started > 150;
     return changed;
+  }
+
+  /** What became of a position: "" where it is not hidden, else masked, or as the walk began replaced or kept. */
+  fate(position) {
+    const { state, start, page } = this;
+    if (!state.masked.includes(position)) return "";
+    const fate = state.masked === start.masked && page.fates[position];
+    return !fate ? "masked" : fate === "its own content" ? "kept" : "replaced";
+  }
+
+  /** Whether a number is a mean over nothing, or the sum of such alone. */
+  overNothing(name) {
+    const step = this.steps.get(name);
+    if (step?.operation === "mean") return !this.values[step.inputs[0]].data.length;
+    return step?.operation === "weighted_sum" && step.inputs.every((input) => this.overNothing(input));
   }
 
   /** Names of an array's rows; those of the masked positions follow the state. */

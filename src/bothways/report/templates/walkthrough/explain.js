@@ -23,6 +23,7 @@ function write(value, digits = 4) {
 
 const SHOWN = { first: 8, last: 4 };
 
+const inWords = (value, nothing, digits) => (nothing ? "–" : write(value, digits));
 const inBrackets = (value) => (value < 0 ? `(${write(value)})` : write(value));
 const term = (text, value, kind = "") =>
   el("span", { class: `term ${kind} ${value < 0 ? "negative" : "positive"}` }, el("span", {}, text), el("b", {}, write(value)));
@@ -178,7 +179,7 @@ const EXPLAIN = {
     const [re, im] = [numberAt(waves, 0, i, j), numberAt(waves, 0, i, j + half)];
     return {
       lit: [oneCell(0, waves, 0, i, j), oneCell(0, waves, 0, i, j + half), oneCell(1, scale, 0, i, 0)],
-      body: [line(`log₁₀((${write(re)}² + ${inBrackets(im)}²) · 10^(2 · ${inBrackets(s)}) + ${write(floor)}) = `, big(value))],
+      body: [line(`log₁₀((${inBrackets(re)}² + ${inBrackets(im)}²) · 10^(2 · ${inBrackets(s)}) + ${write(floor)}) = `, big(value))],
     };
   },
   hide([x, mask], { masked, instead = [] }, h, i, j, value) {
@@ -189,13 +190,14 @@ const EXPLAIN = {
     return { ...moved(1, mask, 0, 0, j, value), said: "hidden: the mask vector stands here" };
   },
   error([guess, truth, real], { kind = "mse" }, h, i, j, value) {
-    const n = dims(guess)[2], f = kind === "mse" ? (d) => d * d : huber;
+    const n = dims(guess)[2], squared = kind === "mse", f = squared ? (d) => d * d : huber;
     const counts = (k) => (real ? numberAt(real, 0, i, k) : 1);
     const d = (k) => numberAt(guess, 0, i, k) - numberAt(truth, 0, i, k);
     const total = real ? Math.max(sumOf(Array.from({ length: n }, (_, k) => counts(k))), 1) : n;
     return {
       lit: [guess, truth, ...(real ? [real] : [])].map((x, input) => wholeRow(input, x, 0, i)),
-      body: [line(kind === "mse" ? "(" : "Huber: (", terms(n, (k) => (kind === "mse" ? `${inBrackets(d(k))}²` : `h(${write(d(k))})`), (k) => f(d(k)) * counts(k)),
+      body: [line(squared ? "(" : "h = Huber: (",
+        terms(n, (k) => (squared ? `${inBrackets(d(k))}²` : `h(${write(d(k))})`) + (real ? ` · ${counts(k)}` : ""), (k) => f(d(k)) * counts(k)),
         `) / ${write(total)} = `, big(value))],
     };
   },
@@ -208,7 +210,6 @@ const EXPLAIN = {
   },
   mean([x], options, h, i, j, value) {
     const n = x.data.length;
-    if (!n) return { lit: [], body: [line("no numbers: ", big(value))] };
     return {
       lit: [part(0, 0, [0, dims(x)[1]], [0, dims(x)[2]])],
       body: [line("(", terms(n, (k) => `${k + 1}.`, (k) => x.data[k]), `) / ${n} = `, big(value))],

@@ -117,10 +117,11 @@ class TableMatrix extends Matrix {
     const shape = `${across}|${down}`;
     if (shape !== this.drawnShape) this.build(across, down);
     this.drawnShape = shape;
+    const nothing = this.engine.overNothing(this.name);
     for (let r = 0; r < rows; r++) {
       for (let c = 0; c < columns; c++) {
         const cell = this.cells[r][c], value = this.value(r, c);
-        cell.textContent = write(value, 2);
+        cell.textContent = inWords(value, nothing, 2);
         cell.className = value < 0 ? "negative" : value > 0 ? "positive" : "zero";
         cell.style.setProperty("--size", `${Math.round(100 * this.strength(value))}%`);
       }

@@ -4,12 +4,13 @@ const byId = (id) => document.getElementById(id);
 const engine = new Engine(JSON.parse(byId("data").textContent));
 const { page } = engine;
 
-/** A figure by its label: [words, value], null where the walk has none; of several classes the likeliest. */
+/** A figure by its label, null where the walk has none; of several classes the likeliest. */
 function figureOf(label) {
   const name = page.outputs[label];
   if (!name) return null;
   const { data } = engine.values[name], place = data.indexOf(largest(data)), classes = engine.columnNames(name);
-  return [data.length > 1 ? `${label} of ${classes?.[place] ?? place}` : label, data[place]];
+  const of = page.outputs[`${label}_of`] ?? (data.length > 1 ? classes?.[place] ?? place : null);
+  return { words: of === null ? label : `${label} of ${of}`, value: data[place], nothing: engine.overNothing(name) };
 }
 
 const app = {
@@ -26,7 +27,7 @@ const app = {
     const value = numberAt(view.array, view.head, i, j);
     const found = own ? explain(engine, card.step, view.head, i, j) : { lit: [], body: [], said: made ? "made by an earlier step" : "given" };
     card.views.forEach((one, k) => one !== view && one.light(found.lit.filter(({ input }) => input === k)));
-    byId("dock-name").textContent = `${view.label(i, j)} = ${write(value, 6)}${found.said ? `, ${found.said}` : ""}`;
+    byId("dock-name").textContent = `${view.label(i, j)} = ${inWords(value, engine.overNothing(view.name), 6)}${found.said ? `, ${found.said}` : ""}`;
     byId("dock-body").replaceChildren(...found.body);
     byId("dock").classList.add("open");
     const shares = own && page.outputs.attention?.includes(view.name);
@@ -90,10 +91,11 @@ const app = {
 
 // --- switch and figures
 
-function figure(label, [words, value], before) {
-  const then = before && before[1] !== value ? `before ${write(before[1])}` : "";
-  return el("div", { class: "figure", id: `figure-${label}` }, el("dt", {}, words), el("dd", {}, write(value)),
-    el("dd", { class: "before" }, then));
+function figure(label, { words, value, nothing }, before) {
+  const changed = before && !before.nothing && before.value !== value;
+  const note = [nothing && "nothing hidden", changed && `before ${write(before.value)}`].filter(Boolean).join(", ");
+  return el("div", { class: "figure", id: `figure-${label}` }, el("dt", {}, words), el("dd", {}, inWords(value, nothing)),
+    el("dd", { class: "before" }, note));
 }
 
 function showState(before = {}) {
@@ -139,6 +141,7 @@ const attention = {
     });
     Object.assign(card, { views: [this.view], result: this.view });
     this.view.update(head);
+    leaveRoom(byId("weights"), engine.rowNames(name) ?? []);
     byId("weights").replaceChildren(this.view.element);
     this.show(this.view, this.row);
   },
@@ -148,9 +151,9 @@ const attention = {
     this.row = row;
     const shares = lineAt(view.array, view.head, row), names = view.names[1] ?? page.positions;
     const top = [...shares.keys()].filter((k) => shares[k] > 0).sort((a, b) => shares[b] - shares[a]).slice(0, 8);
-    const hidden = engine.state.masked.includes(row) ? " (masked)" : "";
-    byId("row-name").textContent = `${view.names[0]?.[row] ?? row}${hidden} attends to`;
-    byId("row-shares").replaceChildren(...top.map((k) => el("li", { style: `--share: ${(100 * shares[k]) / (shares[top[0]] || 1)}%` },
+    const fate = engine.fate(row);
+    byId("row-name").textContent = `${view.names[0]?.[row] ?? row}${fate && ` (${fate})`} attends to`;
+    byId("row-shares").replaceChildren(...top.map((k) => el("li", { style: `--share: ${100 * shares[k]}%` },
       el("span", {}, names[k] ?? String(k)), el("b", {}, shares[k].toFixed(3)))));
   },
 
@@ -220,7 +223,6 @@ function repaint() {
 
 const picture = draw(engine, (position) => app.toggle(position));
 byId("picture").append(picture.element);
-byId("rebuilt-key").hidden = !page.outputs.reconstruction;
 byId("mask-hint").hidden = !engine.canMask;
 byId("causal").hidden = !engine.canLookBack;
 byId("reset").hidden = !engine.canLookBack && !engine.canMask;
