@@ -67,8 +67,8 @@ def test_a_name_leads_to_its_step(show: Opener, sentence: Walk) -> None:
 
 def test_attention_of_a_layer_and_head_is_chosen(show: Opener, sentence: Walk) -> None:
     opened = show(sentence)
-    opened.page.get_by_label("Layer", exact=True).select_option("1")
     opened.page.locator("#head").select_option("1")
+    opened.page.get_by_label("Layer", exact=True).select_option("1")  # the head stays
     first = sentence.tape.masked[0]
     shares = sentence.tape["encoder.layers.1.attention.attention"][1, first]
     assert opened.page.locator("#row-name").inner_text() == f"{sentence.tape.positions[first]} (masked) attends to"
