@@ -18,6 +18,7 @@ from bothways.eeg.recording import (
     Recording,
     Segment,
     checked_rate,
+    held_or_lazy,
     leave_out,
     named,
     no_eeg_error,
@@ -165,7 +166,9 @@ def _convert(path: Path, raw: Any, unit: str | None) -> Recording:
     if raw.n_times == 0:
         raise UserError(f"{path}: no data: the recording has no samples; leave the file out")
     sfreq_hz = checked_rate(path, float(raw.info["sfreq"]))
-    data_uv = _samples(path, raw, picks, unit, stated, unscaled)
+    data_uv = held_or_lazy(
+        (len(picks), int(raw.n_times)), lambda rows: _samples(path, raw, picks[rows], unit, stated, unscaled)
+    )
     segments, events = _times(raw, types, sfreq_hz, notes)
     positions = digitised_positions(raw.info, picks, channels)
     if positions is not None:

@@ -28,7 +28,9 @@ def assess(recording: Recording) -> tuple[dict[str, dict[str, Any]], list[str], 
         up}, `bad` (list of reasons)}; the bad channels; notes.
     """
     quality: dict[str, dict[str, Any]] = {}
+    missing = 0
     for name, data_uv in zip(recording.ch_names, recording.data_uv):
+        missing += int(np.isnan(data_uv).sum())
         still = flat_samples(data_uv, recording.sfreq_hz)
         measured = _measure(data_uv, still, recording.sfreq_hz)
         lost = _lost_share(still | np.isnan(data_uv), recording.sfreq_hz)
@@ -43,7 +45,6 @@ def assess(recording: Recording) -> tuple[dict[str, dict[str, Any]], list[str], 
         names = ", ".join(f"{name} {share:.1%}" for name, share in list(flat.items())[:6])
         more = f" and {len(flat) - 6} more" if len(flat) > 6 else ""
         notes.append(Note("flat_stretches", f"stretches without any change are taken as missing: {names}{more}"))
-    missing = int(np.isnan(recording.data_uv).sum())
     if missing:
         notes.append(Note("missing_samples", f"{missing} samples are missing (not a number)"))
     return quality, bad, notes

@@ -3,11 +3,12 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Float64
@@ -18,6 +19,10 @@ from bothways.errors import UserError
 
 UNITS_UV = {"V": 1e6, "mV": 1e3, "uV": 1.0, "nV": 1e-3}
 """Microvolts in one of each unit."""
+HELD_BYTES = 2**28
+"""Samples of a recording, as float32, up to which it is held in memory as a whole."""
+GROUP_BYTES = 2**27
+"""Of a larger one so much is held at a time."""
 _JITTER_S = 0.05
 """Record times of a file that calls itself continuous may be this inexact and mean no gap."""
 
@@ -49,6 +54,52 @@ class Event:
     start_sample: int
 
 
+class LazyRows:
+    """Rows [C T] of what is too large to hold, read again each time they are asked for.
+
+    It can be sliced, iterated over and turned into an array as an array can; `row_groups` is the way to go through it.
+    """
+
+    dtype = np.dtype(np.float32)
+    ndim = 2
+
+    def __init__(self, shape: tuple[int, int], read: "Callable[[slice], Float32[np.ndarray, 'c T']]") -> None:
+        self.shape, self._read = shape, read
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Any:
+        rows, *rest = key if isinstance(key, tuple) else (key,)
+        if isinstance(rows, slice) and rows.step in (None, 1):
+            return self._read(rows)[(slice(None), *rest)]
+        if isinstance(rows, int | np.integer):
+            row = range(len(self))[rows]
+            return self._read(slice(row, row + 1))[(0, *rest)]
+        return np.asarray(self)[key]
+
+    def __iter__(self) -> "Iterator[Float32[np.ndarray, ' T']]":
+        for group in row_groups(self):
+            yield from self._read(group)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self._read(slice(0, len(self))), dtype)
+
+
+def row_groups(data: "Float32[np.ndarray, 'C T'] | LazyRows") -> list[slice]:
+    """Returns slices that cover all rows, of so many that a group takes at most `GROUP_BYTES`, and at least one."""
+    n_rows, n_samples = data.shape
+    together = max(1, min(n_rows, GROUP_BYTES // max(4 * n_samples, 1)))
+    return [slice(at, min(at + together, n_rows)) for at in range(0, n_rows, together)]
+
+
+def held_or_lazy(
+    shape: tuple[int, int], read: "Callable[[slice], Float32[np.ndarray, 'c T']]"
+) -> "Float32[np.ndarray, 'C T'] | LazyRows":
+    """Returns all rows at once where they are few, else what reads them when they are asked for."""
+    return read(slice(0, shape[0])) if 4 * shape[0] * shape[1] <= HELD_BYTES else LazyRows(shape, read)
+
+
 @dataclass(frozen=True)
 class Recording:
     """One recording before any filter.
@@ -71,7 +122,7 @@ class Recording:
 
     path: Path
     format: str
-    data_uv: Float32[np.ndarray, "C T"]
+    data_uv: "Float32[np.ndarray, 'C T'] | LazyRows"
     ch_names: list[str]
     file_names: list[str]
     positions: Float32[np.ndarray, "C 2 3"]
@@ -154,25 +205,35 @@ def _read_edf(file: EdfFile, unit: str | None) -> Recording:
         raise UserError(f"{file.path}: annotations only: the file holds events and no signal; use it as labels")
     if file.record_s == 0:
         raise UserError(f"{file.path}: expected a record duration above 0 in the EDF header, got 0; header damaged")
-    if not len(file.records):
+    if not file.n_records:
         raise UserError(f"{file.path}: no data: the header is followed by no whole record; leave the file out")
 
     chosen, channels, left_out = _pick_edf(file, ordinary, notes)
     if not chosen:
         raise no_eeg_error(file.path, left_out)
     sfreq_hz = checked_rate(file.path, file.rate_hz(chosen[0]))
-    data_uv = np.empty((len(chosen), len(file.records) * chosen[0].n_per_record), np.float32)
-    for row, signal in zip(data_uv, chosen):
+    for signal in chosen:
         if signal.no_scale is not None:
             which, (low, high) = signal.no_scale
             notes.append(
                 Note("uncalibrated", f"{signal.label}: {which} range {low:g} to {high:g} is no scale; missing")
             )
-            row[:] = np.nan
-            continue
-        factor = unit_in_uv(unit or signal.unit)
-        row[:] = possible_uv(file.physical(signal) * (1.0 if factor is None else factor))
+    n_samples = file.n_records * chosen[0].n_per_record
 
+    def read(rows: slice) -> Float32[np.ndarray, "c T"]:
+        picked = chosen[rows]
+        out = np.full((len(picked), n_samples), np.nan, np.float32)
+        for first, pieces in file.pieces(picked):
+            start = first * chosen[0].n_per_record
+            for row, signal, integers in zip(out, picked, pieces):
+                if signal.no_scale is None:
+                    factor = unit_in_uv(unit or signal.unit)
+                    gain, offset = signal.scale
+                    values_uv = (integers * gain + offset) * (1.0 if factor is None else factor)
+                    row[start : start + len(integers)] = possible_uv(values_uv)
+        return out
+
+    data_uv = held_or_lazy((len(chosen), n_samples), read)
     segments, events = _edf_times(file, sfreq_hz, chosen[0].n_per_record, notes)
     ch_names = named(channels, notes)
     return Recording(
@@ -285,7 +346,7 @@ def _edf_times(
     starts_s, texts = file.annotations()
     given = [start for start in starts_s if start is not None]
     zero_s = given[0] if given and starts_s[0] is not None else 0.0
-    n_samples = len(file.records) * n_per_record
+    n_samples = file.n_records * n_per_record
     segments = [Segment(0, n_samples, 0.0)]
     backwards = [i for i, (a, b) in enumerate(pairwise(given), 2) if b <= a]
     if backwards and file.format.endswith("+D"):

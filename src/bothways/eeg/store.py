@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Float32, Int16
 
 from bothways.config import SignalConfig, validate
-from bothways.eeg.preprocess import preprocess, robust_scale
+from bothways.eeg.preprocess import Prepared, preprocess, robust_scale
 from bothways.eeg.quality import assess
-from bothways.eeg.recording import Event, Note, Recording, Segment, no_memory_error, read_recording
+from bothways.eeg.recording import Event, Note, Recording, Segment, no_memory_error, read_recording, row_groups
 from bothways.eeg.scan import Found, scan, shown
 from bothways.errors import UserError
 from bothways.files import check_output, new_folder, read_json, write_json, write_text
@@ -146,8 +146,7 @@ def _store_one(
         why = next((note.message for note in notes if note.code == "unit_suspect"), notes[0].message)
         raise UserError(f"{one.path}: no good channel: {why}")
     prepared = preprocess(recording, signal, bad)
-    median_uv, scale_uv = robust_scale(prepared.data_uv)
-    np.save(folder / "signals" / f"{name}.npy", to_int16(prepared.data_uv, median_uv, scale_uv))
+    median_uv, scale_uv = _write_signals(folder / "signals" / f"{name}.npy", prepared)
     digest = content_hash(recording)
     notes = [*recording.notes, *notes, *prepared.notes]
     if one.note:
@@ -177,6 +176,21 @@ def _store_one(
         "file_sfreq_hz": recording.sfreq_hz,
         "meas_date": recording.meas_date.isoformat() if recording.meas_date else None,
     }
+
+
+def _write_signals(path: Path, prepared: Prepared) -> tuple[Float32[np.ndarray, " C"], Float32[np.ndarray, " C"]]:
+    """Writes the samples as numpy's own file, some channels at a time; returns what they are scaled by."""
+    medians, scales = [], []
+    with path.open("wb") as file:
+        head = {"descr": "<i2", "fortran_order": False, "shape": prepared.data_uv.shape}
+        np.lib.format.write_array_header_1_0(file, head)
+        for group in row_groups(prepared.data_uv):
+            rows_uv = prepared.data_uv[group]
+            median_uv, scale_uv = robust_scale(rows_uv)
+            file.write(to_int16(rows_uv, median_uv, scale_uv).astype("<i2", copy=False).tobytes())
+            medians.append(median_uv)
+            scales.append(scale_uv)
+    return np.concatenate(medians), np.concatenate(scales)
 
 
 def content_hash(recording: Recording) -> str:
