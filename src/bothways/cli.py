@@ -173,26 +173,36 @@ def pretrain(
 def finetune(
     start: Annotated[str, typer.Option("--from", help="A pretrained run, or `scratch`.")],
     data: Data,
-    labels: Annotated[Path, typer.Option(help="CSV file,label or file,onset_s,duration_s,label.")],
+    labels: Annotated[
+        str,
+        typer.Option(
+            help="events = the recordings' own; a CSV file,label or subject,label or file,onset_s,duration_s,label; "
+            "a hypnogram (EDF) or a folder of them."
+        ),
+    ],
     out_folder: Out,
     recipe: Recipe = None,
     changes: Changes = None,
     split: SplitFile = None,
+    min_overlap: Annotated[
+        float | None, typer.Option(help="Share of a window that its label must cover; windows.min_overlap.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the windows of each class and stop.")] = False,
     overwrite: Overwrite = False,
     json: AsJson = False,
 ) -> None:
-    """Train a label for each window, read from [CLS]."""
+    """Train a label for each window, read from [CLS]; says first how many windows of each class everybody has."""
     from bothways import run
 
+    settings = [*(changes or ()), *([] if min_overlap is None else [f"windows.min_overlap={min_overlap}"])]
     result = run.finetune(
-        start, data, labels, out_folder, recipe=recipe, changes=changes or (), split=split, overwrite=overwrite
-    )
+        start, data, labels, out_folder, recipe=recipe, changes=settings, split=split, overwrite=overwrite,
+        dry_run=dry_run, announce=None if json else _print_windows,
+    )  # fmt: skip
     if json:
         return _print_json(result)
-    for part, counts in result["windows"].items():
-        people = result["split"][part]
-        shown = ", ".join(f"{n} {name}" for name, n in counts.items())
-        out.print(f"{part}: {len(people)} people, windows: {shown}")
+    if dry_run:
+        return _print_windows(result)
     if result["load_report"]:
         left = {key: len(names) for key, names in result["load_report"].items()}
         out.print(f"weights: {left['matched']} loaded, {left['missing']} new, {left['unexpected']} not used")
@@ -345,6 +355,18 @@ def _print_notes(said: dict[str, list[str]]) -> None:
     for kind, messages in said.items():
         more = f" (and {len(messages) - 1} more; --json has all)" if len(messages) > 1 else ""
         out.print(f"{kind}: {messages[0]}{more}")
+
+
+def _print_windows(plan: dict[str, Any]) -> None:
+    """Prints how many windows of each class the people of each part have; a class that one lacks shows as 0."""
+    table = _table("part", "person", *plan["classes"], title="windows")
+    for part, people in plan["counts"].items():
+        for person, counts in people.items():
+            table.add_row(part, person, *(str(counts[name]) for name in plan["classes"]))
+    out.print(table)
+    for part, counts in plan["windows"].items():
+        shown = ", ".join(f"{n} {name}" for name, n in counts.items())
+        out.print(f"{part}: {len(plan['split'][part])} people, windows: {shown}")
 
 
 def _print_training(result: dict[str, Any]) -> None:

@@ -4,11 +4,12 @@ from bothways.eeg.channels import parse_label
 from bothways.eeg.check import check
 from bothways.eeg.dataset import Baselines, WindowSource, fit_spectrum, subject_baselines
 from bothways.eeg.labels import (
+    EVENTS,
     Span,
     Spans,
     Windows,
     baseline_spans,
-    cut_windows,
+    find_labels,
     labels_from_events,
     read_labels,
     read_spans,
@@ -20,8 +21,10 @@ from bothways.eeg.reconstruction import reconstruction_errors
 from bothways.eeg.recording import Event, Note, Recording, Segment, read_recording, true_time_s
 from bothways.eeg.scan import Found, ends_with, scan
 from bothways.eeg.store import Store, StoredRecording, prepare
+from bothways.eeg.windows import cut_windows
 
 __all__ = [
+    "EVENTS",
     "Baselines",
     "Event",
     "Found",
@@ -41,6 +44,7 @@ __all__ = [
     "check",
     "cut_windows",
     "ends_with",
+    "find_labels",
     "fit_spectrum",
     "labels_from_events",
     "parse_label",
