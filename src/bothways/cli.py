@@ -97,14 +97,20 @@ def prepare(
     subject_from: SubjectFrom = "path",
     unit: Unit = None,
     overwrite: Overwrite = False,
+    append: Annotated[bool, typer.Option("--append", help="Add to the store --out, of the same settings.")] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; as many as pay off if left out.")] = None,
+    dask: Annotated[str | None, typer.Option(metavar="ADDRESS", help="A Dask cluster that does the work.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Filter, resample and scale recordings into a store; exit 2 if one could not be used (the others are)."""
+    """Filter, resample and scale recordings into a store; exit 2 if one could not be used (the others are).
+
+    Stopped half-way, it goes on where it was when it is run again.
+    """
     from bothways import run
 
     result = run.prepare(
         paths, out_folder, recipe=recipe, changes=changes or (), baseline=baseline, subject_from=subject_from,
-        unit=unit, overwrite=overwrite,
+        unit=unit, overwrite=overwrite, append=append, workers=workers, dask=dask,
     )  # fmt: skip
     if json:
         _print_json(result)
@@ -112,6 +118,10 @@ def prepare(
     for skipped in result["skipped"]:
         out.print(f"skipped {skipped['file']}: {skipped['reason']}")
     _print_notes(result["notes"])
+    if result["already_there"]:
+        out.print(f"{result['already_there']} recordings were in the store already")
+    if result["reused"]:
+        out.print(f"{result['reused']} recordings had been finished before and were kept")
     out.print(
         f"{result['store']}: {result['recordings']} recordings of {result['subjects']} people, "
         f"{result['duration_s'] / 60:.1f} minutes, {len(result['skipped'])} skipped"

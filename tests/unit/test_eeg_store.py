@@ -159,7 +159,7 @@ def test_a_recording_that_does_not_fit_in_memory_is_left_out(tmp_path, monkeypat
         "free memory or cut the file"
     )
     real = preprocess
-    monkeypatch.setattr(sys.modules["bothways.eeg.store"], "preprocess", full)
+    monkeypatch.setattr(sys.modules["bothways.eeg.preparing"], "preprocess", full)
     store = prepare([tmp_path], tmp_path / "store")
     assert [recording.file for recording in store.recordings] == ["sub-2.edf"]
     assert store.head["skipped"] == [{"file": "sub-1.edf", "reason": reason}]

@@ -15,12 +15,13 @@ from bothways.eeg.labels import (
     read_spans,
 )
 from bothways.eeg.patches import PatchEmbedding, build_embedding
+from bothways.eeg.preparing import prepare
 from bothways.eeg.preprocess import preprocess
 from bothways.eeg.quality import assess
 from bothways.eeg.reconstruction import reconstruction_errors
 from bothways.eeg.recording import Event, Note, Recording, Segment, read_recording, true_time_s
 from bothways.eeg.scan import Found, ends_with, scan
-from bothways.eeg.store import Store, StoredRecording, prepare
+from bothways.eeg.store import Store, StoredRecording
 from bothways.eeg.windows import cut_windows
 
 __all__ = [
