@@ -4,12 +4,16 @@ import json
 import os
 import sys
 import warnings
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from bothways import __version__
 from bothways.errors import BothwaysWarning, UserError
@@ -24,6 +28,12 @@ app = typer.Typer(
 eeg = typer.Typer(help="EEG: recordings in, a trained model and predictions out.", no_args_is_help=True)
 app.add_typer(eeg, name="eeg")
 out = Console(highlight=False, soft_wrap=True, markup=False, width=None if sys.stdout.isatty() else 200)
+
+CHECKED = ("format", "channels", "left out", "Hz", "s", "gaps", "events", "uV", "problems")
+"""What the table of `check` says of a recording that could be read."""
+COUNTED = ("channels", "Hz", "s", "gaps", "events", "uV")
+WRAPPED = ("subject", "left out", "problems")
+"""Columns that may take several lines."""
 
 Paths = Annotated[list[Path], typer.Argument(help="Recordings, or folders that are searched for them.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder to write; must not exist.")]
@@ -55,36 +65,70 @@ def _app(
 ) -> None: ...
 
 
-@eeg.command(epilog="Example: bothways eeg check recordings/")
-def check(paths: Paths, subject_from: SubjectFrom = "path", unit: Unit = None, json: AsJson = False) -> None:
+@eeg.command(epilog="Example: bothways eeg check recordings/ --html check.html")
+def check(
+    paths: Paths,
+    subject_from: SubjectFrom = "path",
+    unit: Unit = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page with a picture of each recording to it.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace --html if it exists.")] = False,
+    json: AsJson = False,
+) -> None:
     """Say what is in recordings and what is wrong with them; exit 0 fine, 1 warnings, 2 unusable."""
     from bothways import run
 
-    report = run.check(paths, subject_from=subject_from, unit=unit)
+    report = run.check(paths, subject_from=subject_from, unit=unit, html=html, overwrite=overwrite)
     if json:
         _print_json(report)
-    else:
-        table = _table("file", "subject", "format", "channels", "Hz", "s", "events", "uV", "status")
-        said: dict[str, list[str]] = {}
-        for r in report["recordings"]:
-            if r["status"] == "unusable":
-                said.setdefault(f"unusable {r['file']}", []).append(r["reason"])
-            if "format" not in r:
-                table.add_row(r["file"], r["subject"], *[""] * 6, r["status"])
-                continue
+        raise typer.Exit(report["exit_status"])
+    _print_checked([_checked(r) for r in report["recordings"]])
+    said: dict[str, list[str]] = {}
+    for r in report["recordings"]:
+        if r["reason"]:
+            said.setdefault(f"unusable {r['file']}", []).append(r["reason"])
+        if "format" in r:
             _collect(said, r)
-            table.add_row(
-                r["file"], r["subject"], r["format"], str(len(r["ch_names"])), f"{r['sfreq_hz']:g}",
-                f"{r['duration_s']:g}", str(r["n_events"]), _number(r["amplitude_uv"]), r["status"],
-            )  # fmt: skip
-        out.print(table)
-        _print_notes(said)
-        t = report["totals"]
-        out.print(
-            f"{t['recordings']} recordings of {t['subjects']} people, {t['duration_s'] / 60:.1f} minutes: "
-            f"{t['ok']} ok, {t['warning']} with warnings, {t['unusable']} unusable"
-        )
+    _print_notes(said)
+    t = report["totals"]
+    out.print(
+        f"{t['recordings']} recordings of {t['subjects']} people, {t['duration_s'] / 60:.1f} minutes: "
+        f"{t['ok']} ok, {t['warning']} with warnings, {t['unusable']} unusable"
+    )
+    if html is not None:
+        out.print(f"written: {html}")
     raise typer.Exit(report["exit_status"])
+
+
+def _checked(r: dict[str, Any]) -> dict[str, str]:
+    """What `check` says of a recording, by column."""
+    shown = {"file": r["file"], "status": r["status"], "subject": r["subject"]}
+    if "format" not in r:
+        return shown | dict.fromkeys(CHECKED, "")
+    bad = f" ({len(r['bad_channels'])} bad)" if r["bad_channels"] else ""
+    why = Counter(reason.removesuffix(", not scalp EEG") for reason in r["left_out"].values()).most_common()
+    left_out = [f"{n} {reason}" for reason, n in why[:2]] + ([f"{len(why) - 2} more kinds"] if len(why) > 2 else [])
+    problems = dict.fromkeys(note["code"].replace("_", " ") for note in r["notes"])
+    values = (
+        r["format"], f"{len(r['ch_names'])}{bad}", ", ".join(left_out), f"{r['sfreq_hz']:g}", f"{r['duration_s']:g}",
+        str(len(r["segments"]) - 1), str(r["n_events"]), _number(r["amplitude_uv"]), ", ".join(problems),
+    )  # fmt: skip
+    return shown | dict(zip(CHECKED, values))
+
+
+def _print_checked(rows: list[dict[str, str]]) -> None:
+    """Prints a table where there is room for it, else a few lines for each recording."""
+    width = {key: max(cell_len(text) for text in (key, *(row[key] for row in rows))) + 2 for key in rows[0]}
+    if sum(min(n, 18) if key in WRAPPED else n for key, n in width.items()) <= out.width:
+        table = _table(*rows[0])
+        for column, key in zip(table.columns, rows[0]):
+            column.no_wrap = key not in WRAPPED
+        for row in rows:
+            table.add_row(*row.values())
+        return out.print(table)
+    for row in rows:
+        out.print(f"{row['file']}: {row['status']}")
+        parts = [f"{row[key]} {key}" if key in COUNTED else f"{key} {row[key]}" for key in list(row)[2:] if row[key]]
+        out.print(Padding(Text(", ".join(parts)), (0, 0, 0, 2)), soft_wrap=False)
 
 
 @eeg.command(epilog="Example: bothways eeg prepare recordings/ --out store --set notch_hz=60")

@@ -38,8 +38,8 @@ def check(
         `amplitude_uv` (median over channels), `quality`, `bad_channels`, `meas_date`, `notes`, and if asked for
         `drawing` (see `draw`)}; one that cannot be read has none after `reason`. `electrodes` {`name`, `recordings`,
         `bad` (how many have it, and it is bad in), `anode` and `cathode` ([x y z], None = unknown)}. `totals`.
-        `limits_uv` (`possible` and `usual` amplitudes). `exit_status`: 0 = all fine, 1 = usable with warnings, 2 =
-        some unusable.
+        `limits_uv` (`possible` and `usual` amplitudes). `harmless` (codes of notes that are no warning).
+        `exit_status`: 0 = all fine, 1 = usable with warnings, 2 = some unusable.
 
     Raises:
         UserError: no recording is found.
@@ -64,6 +64,7 @@ def check(
             **{status: by_status[status] for status in STATUS},
         },
         "limits_uv": {"possible": list(AMPLITUDE_UV), "usual": list(USUAL_UV)},
+        "harmless": sorted(FINE),
         "exit_status": max(STATUS[entry["status"]] for entry in recordings),
     }
 

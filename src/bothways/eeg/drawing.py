@@ -19,7 +19,7 @@ NOTHING = 0xF0
 """Byte of a column without samples: no least value lies above the largest."""
 _TOGETHER = 2**20
 """Samples of a long recording that are looked at together."""
-SPAN_SDS = 4.0
+SPAN_SDS = 6.0
 """Robust SDs of the median channel that reach from a row's middle to its edge."""
 
 
