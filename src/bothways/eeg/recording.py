@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, Float64
 
-from bothways.eeg.channels import Channel, parse_labels, standard_positions, unique_names
+from bothways.eeg.channels import Channel, electrode_positions, parse_labels, unique_names
 from bothways.eeg.edf import EdfFile, EdfSignal, open_edf, status_events
 from bothways.errors import UserError
 
@@ -118,6 +118,9 @@ class Recording:
         meas_date: the recorder's clock at the start, without a time zone; None = unknown.
         notes: each thing that was changed, lost or looks wrong.
         marked_bad: channels (10-05 names) that the file itself calls bad.
+        file_units: the channels' units as the file states them; "" = it states none. Empty = not known.
+        subject: whose it is, where its maker said so; "" = told by the path.
+        session: the same of the session.
     """
 
     path: Path
@@ -133,11 +136,28 @@ class Recording:
     meas_date: datetime | None = None
     notes: list[Note] = field(default_factory=list)
     marked_bad: list[str] = field(default_factory=list)
+    file_units: list[str] = field(default_factory=list)
+    subject: str = ""
+    session: str = ""
 
     @property
     def duration_s(self) -> float:
         """Seconds of signal, gaps not counted."""
         return self.data_uv.shape[1] / self.sfreq_hz
+
+
+def take_rows(
+    data_uv: "Float32[np.ndarray, 'C T'] | LazyRows", rows: Sequence[int], factors: Sequence[float] | None = None
+) -> "Float32[np.ndarray, 'c T'] | LazyRows":
+    """Returns some rows, each times its factor (None = 1); what is read when asked for stays so."""
+    scale = np.ones((len(rows), 1), np.float32) if factors is None else np.array(factors, np.float32)[:, None]
+    if isinstance(data_uv, np.ndarray):
+        return np.asarray(data_uv[list(rows)] * scale)
+    lazy = data_uv
+    return LazyRows(
+        (len(rows), lazy.shape[1]),
+        lambda part: np.stack([lazy[row] for row in rows[part]]) * scale[part],
+    )
 
 
 def unit_in_uv(text: str) -> float | None:
@@ -164,12 +184,15 @@ def odd_case_note(channels: Sequence[str]) -> Note:
     return Note("unit_case", f"unit in unusual case: {listed(channels)}; mv taken for mV, others alike")
 
 
-def read_recording(path: str | Path, *, unit: str | None = None) -> Recording:
-    """Reads one recording of any format that mne reads.
+def read_recording(path: str | Path, *, unit: str | None = None, sfreq_hz: float | int | None = None) -> Recording:
+    """Reads one recording of any format that mne reads, or a table (CSV, TSV, Parquet).
+
+    In a BIDS folder, what the files beside it say (channels, events, electrodes) is taken in; see `bids`.
 
     Args:
         path: the file; for formats of several files, the header (`.vhdr`, `.set`, …).
         unit: what the file's numbers really are (`V`, `mV`, `uV`, `nV`), where it states it wrongly or not at all.
+        sfreq_hz: the rate of a table that has no time column.
 
     Raises:
         UserError: no such file, not a recording, damaged, no EEG channels or no data.
@@ -179,16 +202,27 @@ def read_recording(path: str | Path, *, unit: str | None = None) -> Recording:
         raise UserError(f"unit: expected one of {', '.join(UNITS_UV)}, got {unit!r}")
     if not path.exists():
         raise UserError(f"{path}: expected a recording here, found none; check the path")
-    try:
-        if path.is_file() and _looks_like_edf(path):
-            return _read_edf(open_edf(path), unit)
-        from bothways.eeg.other_formats import read_with_mne
+    from bothways.eeg.bids import with_bids
 
-        return read_with_mne(path, unit)
+    try:
+        return with_bids(_read(path, unit, sfreq_hz), unit)
     except OSError as problem:
         raise UserError(f"{path}: cannot be read: {problem.strerror or problem}") from None
     except MemoryError:
         raise no_memory_error(path) from None
+
+
+def _read(path: Path, unit: str | None, sfreq_hz: float | int | None) -> Recording:
+    from bothways.eeg.other_formats import read_with_mne
+    from bothways.eeg.tables import TABLE_ENDINGS, read_table_recording
+
+    if path.is_file() and path.name.lower().endswith((*TABLE_ENDINGS, ".txt", ".txt.gz")):
+        return read_table_recording(path, unit, sfreq_hz)
+    if sfreq_hz is not None:
+        raise UserError(f"{path}: the file states its own rate, so sfreq_hz cannot be {sfreq_hz:g}; leave it out")
+    if path.is_file() and _looks_like_edf(path):
+        return _read_edf(open_edf(path), unit)
+    return read_with_mne(path, unit)
 
 
 def _looks_like_edf(path: Path) -> bool:
@@ -208,7 +242,7 @@ def _read_edf(file: EdfFile, unit: str | None) -> Recording:
     if not file.n_records:
         raise UserError(f"{file.path}: no data: the header is followed by no whole record; leave the file out")
 
-    chosen, channels, left_out = _pick_edf(file, ordinary, notes)
+    chosen, channels, left_out = _pick_edf(file, ordinary, unit, notes)
     if not chosen:
         raise no_eeg_error(file.path, left_out)
     sfreq_hz = checked_rate(file.path, file.rate_hz(chosen[0]))
@@ -235,15 +269,16 @@ def _read_edf(file: EdfFile, unit: str | None) -> Recording:
 
     data_uv = held_or_lazy((len(chosen), n_samples), read)
     segments, events = _edf_times(file, sfreq_hz, chosen[0].n_per_record, notes)
-    ch_names = named(channels, notes)
+    positions = placed(channels, notes)
     return Recording(
-        file.path, file.format, data_uv, ch_names, [signal.label for signal in chosen],
-        standard_positions(channels), sfreq_hz, segments, events, left_out, file.start, notes,
+        file.path, file.format, data_uv, named(channels, notes, positions), [signal.label for signal in chosen],
+        positions, sfreq_hz, segments, events, left_out, file.start, notes,
+        file_units=[signal.unit for signal in chosen],
     )  # fmt: skip
 
 
 def _pick_edf(
-    file: EdfFile, ordinary: list[EdfSignal], notes: list[Note]
+    file: EdfFile, ordinary: list[EdfSignal], unit: str | None, notes: list[Note]
 ) -> tuple[list[EdfSignal], list[Channel], dict[str, str]]:
     """Chooses the EEG among the signals: by name, then unit, then rate."""
     left_out: dict[str, str] = {}
@@ -280,7 +315,7 @@ def _pick_edf(
         if lost:
             notes.append(Note("other_rate", f"scalp EEG that has not the others' {rate_hz:g} Hz: {listed(lost)}"))
         candidates = [(signal, channel) for signal, channel in candidates if signal.n_per_record == n]
-    if guessed:
+    if guessed and unit is None:
         notes.append(Note("unit_guessed", f"unit taken for microvolts: {', '.join(guessed)}"))
     if unusual:
         notes.append(odd_case_note(unusual))
@@ -329,12 +364,20 @@ def no_eeg_error(path: Path, left_out: dict[str, str]) -> UserError:
     return UserError(f"{path}: no EEG channels among the {len(left_out)} in the file ({found}); leave the file out")
 
 
-def named(channels: Sequence[Channel], notes: list[Note]) -> list[str]:
+def placed(channels: Sequence[Channel], notes: list[Note]) -> Float32[np.ndarray, "C 2 3"]:
+    """Returns where the electrodes lie by their names; notes the template where that is a net's."""
+    positions, net = electrode_positions(channels)
+    if net:
+        notes.append(Note("template_positions", f"positions of {len(channels)} electrodes by their numbers in {net}"))
+    return positions
+
+
+def named(channels: Sequence[Channel], notes: list[Note], positions: Float32[np.ndarray, "C 2 3"]) -> list[str]:
     """Returns unique names; notes which were double and which have no known place."""
     names, double = unique_names([channel.name for channel in channels])
     if double:
         notes.append(Note("duplicate_labels", f"more than one channel is named {', '.join(double)}; numbered in order"))
-    unknown = [name for name, channel in zip(names, channels) if channel.anode is None]
+    unknown = [name for name, position in zip(names, positions) if np.isnan(position[0]).any()]
     if unknown:
         notes.append(Note("unknown_names", f"no place on the head is known for {listed(unknown)}"))
     return names
