@@ -45,7 +45,7 @@ def draw(recording: Recording, quality: Mapping[str, Mapping[str, Any]]) -> dict
     for row, data_uv in zip(levels, recording.data_uv):
         row[places] = _levels(data_uv, starts, max(round(recording.sfreq_hz), 1), span_uv)
 
-    def at(sample: float) -> int:
+    def at(sample: int | float) -> int:
         return int(places[max(int(np.searchsorted(starts, sample, "right")) - 1, 0)])
 
     return {

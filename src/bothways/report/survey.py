@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from bothways.report.plots import number
+from bothways.report.plots import Number, number
 
 HEAD = 136
 """Radius of the head in a map of 400 × 400."""
@@ -15,7 +15,7 @@ CHANNEL_PX, HEIGHT_PX = 10, (44, 200)
 LISTED = 40
 """Most electrodes that are listed by name where no place is known."""
 
-Point = Sequence[float]
+Point = Sequence[Number]
 
 
 def montage(section: dict[str, Any]) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _from_above(point: Point) -> tuple[float, float]:
     return (200 + length * x / flat, 200 - length * y / flat) if flat else (200.0, 200.0)
 
 
-def _arc(radius: float, share: float) -> str | None:
+def _arc(radius: Number, share: Number) -> str | None:
     """A ring from the top, clockwise, of that share of the whole."""
     if share <= 0:
         return None
@@ -93,7 +93,7 @@ def histogram(section: dict[str, Any]) -> dict[str, Any]:
             bins[min(int(PER_DECADE * math.log10(value) - low), high - low - 1)] += 1
     most = max(map(sum, zip(*counts)))
 
-    def x_at(value: float) -> float:
+    def x_at(value: Number) -> float:
         return round(100 * (PER_DECADE * math.log10(value) - low) / (high - low), 3)
 
     bars = []
