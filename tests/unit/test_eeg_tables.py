@@ -225,3 +225,26 @@ def test_from_a_table_to_windows(tmp_path):
     store = prepare([tmp_path], tmp_path / "store")
     windows = cut_windows(store, WindowConfig(window_s=1, stride_s=1), labels_from_events(store))
     assert windows.counts()["classes"] == {"rest": 2, "task": 2}
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet", "a.csv.gz"])
+def test_mutants_are_read_or_refused_in_one_line(tmp_path, name):
+    random, path = np.random.default_rng(0), tmp_path / name
+    short = {key: cells[:60] for key, cells in (plain() | {"label": np.full(N, "a")}).items()}
+    pq.write_table(pa.table(short), path) if name == "a.parquet" else write_csv(path, short)
+    whole, refused = path.read_bytes(), []
+    for _ in range(60):
+        mutant = bytearray(whole)
+        for _ in range(random.integers(1, 4)):
+            at, n = int(random.integers(len(mutant))), int(random.integers(1, 20))
+            new = random.integers(0, 256, n, np.uint8).tobytes() if random.random() < 0.5 else b""
+            mutant[at : at + n * int(random.integers(2))] = new
+        path.write_bytes(mutant)
+        try:
+            recording = read_recording(path)
+        except UserError as problem:
+            refused.append(str(problem))
+        else:
+            assert recording.data_uv.shape == (len(recording.ch_names), recording.segments[-1].stop)
+    assert refused
+    assert not any("\n" in message for message in refused)

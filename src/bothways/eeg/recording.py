@@ -207,7 +207,8 @@ def read_recording(path: str | Path, *, unit: str | None = None, sfreq_hz: float
     try:
         return with_bids(_read(path, unit, sfreq_hz), unit)
     except OSError as problem:
-        raise UserError(f"{path}: cannot be read: {problem.strerror or problem}") from None
+        why = " ".join(str(problem.strerror or problem).split())
+        raise UserError(f"{path}: cannot be read: {why}") from None
     except MemoryError:
         raise no_memory_error(path) from None
 

@@ -364,8 +364,10 @@ def _read_parquet(path: Path) -> tuple[list[str], list[Any], float | None]:
 
     try:
         table = pq.read_table(path)
-        return table.column_names, list(table.columns), _rate_in(table.schema)
-    except (pa.ArrowException, ValueError) as problem:
+        return [_printable(name) for name in table.column_names], list(table.columns), _rate_in(table.schema)
+    except (pa.ArrowException, ValueError, OSError) as problem:
+        if isinstance(problem, OSError) and problem.errno is not None:
+            raise
         raise UserError(f"{path}: not a Parquet file that can be read: {_one_line(problem)}; copy it again") from None
 
 
@@ -407,7 +409,11 @@ def _read_text(path: Path, notes: list[Note]) -> tuple[list[str], list[Any], flo
 
 
 def _one_line(problem: Exception) -> str:
-    return " ".join(str(problem).split())[:200]
+    return _printable(" ".join(str(problem).split())[:200])
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _header(path: Path) -> Header:
@@ -459,4 +465,5 @@ def _header(path: Path) -> Header:
     cells = rows[0]
     if len(rows) > 1 and not any(rows[1][len(cells) :]):  # a delimiter at the end of each row
         cells = cells + [""] * (len(rows[1]) - len(cells))
+    cells = [_printable(cell) for cell in cells]
     return Header(cells, skip + 1, delimiter, decimal, encoding, float(rate[1]) if rate else None, rows[1:])
