@@ -57,6 +57,7 @@ def test_columns_that_are_no_eeg_say_why(tmp_path):
         "Right AUX": DATA_UV[0], "AccX": steady, "counter": np.arange(N) % 256, "Gyro_Y": steady, "Battery": steady,
         "who": ["anna"] * N, "n": np.arange(N), "gear": np.arange(N) // 200 % 2, "force": DATA_UV[1] * 1e5,
         "SP1": DATA_UV[2], "": np.arange(N),
+        "spare": [""] * N,
     }  # fmt: skip
     recording = read_recording(write_csv(tmp_path / "a.csv", columns))
     assert recording.ch_names == ["Fp1", "Fp2", "C3", "C4", "SP1"]
@@ -67,6 +68,7 @@ def test_columns_that_are_no_eeg_say_why(tmp_path):
         "who": "string, no numbers", "n": "no 10-05 name, and it only rises: a counter",
         "gear": "no 10-05 name, and it takes 8 values at most: a code or a state",
         "force": "no 10-05 name, and its values spread 1e+05 times as much as the EEG's", "": "no name",
+        "spare": "no 10-05 name, and it is empty",
     }  # fmt: skip
     assert codes(recording) == ["unit_guessed", "unknown_names"]
 
@@ -92,6 +94,7 @@ def test_units_by_header_sidecar_and_user(tmp_path):
     np.testing.assert_allclose(recording.data_uv, DATA_UV[:3], atol=1e-3)
     assert (recording.ch_names, codes(recording), recording.sfreq_hz) == (["Fp1", "C3", "Cz"], [], 250.0)
     assert recording.file_units == ["mV", "uV", "µV"]
+    assert (recording.file_names, list(recording.left_out)) == (["Fp1 (mV)", "C3_uV", "Cz [µV]"], ["t (ms)"])
     path = write_csv(tmp_path / "b.csv", {"time": TIMES, "Fp1": DATA_UV[0], "C3": DATA_UV[1] * 1e-3})
     np.testing.assert_allclose(read_recording(path, unit="nV").data_uv[0], DATA_UV[0] * 1e-3, rtol=1e-5)
     (tmp_path / "b.json").write_text('{"Fp1": {"Units": "uV"}, "C3": {"Units": "mV"}}')
@@ -116,6 +119,9 @@ def test_rate_by_argument_and_sidecar(tmp_path):
     (tmp_path / "b.json").write_text('{"SamplingFrequency": 500}')
     with pytest.raises(UserError, match="fit the stated 500 Hz, they give 250 Hz"):
         read_recording(timed)
+    write_csv(tmp_path / "d.csv", {"Time:250Hz": TIMES, "Fp1": DATA_UV[0], "Event Id": [""] * 9 + ["7"] * (N - 9)})
+    openvibe = read_recording(tmp_path / "d.csv")
+    assert (openvibe.sfreq_hz, [event.start_sample for event in openvibe.events]) == (250.0, [9])
     (tmp_path / "c.csv").write_text("%Sample Rate = 250 Hz\nEXG Channel 0, EXG Channel 1\n1.5, 2\n2, 3\n3, 2\n")
     assert read_recording(tmp_path / "c.csv").sfreq_hz == 250.0
 

@@ -49,7 +49,8 @@ _TIME_UNITS = {"s": "s", "sec": "s", "secs": "s", "second": "s", "seconds": "s",
                "millisecond": "ms", "milliseconds": "ms", "us": "us", "µs": "us", "μs": "us", "microsecond": "us",
                "microseconds": "us", "ns": "ns"}  # fmt: skip
 _MARKER = re.compile(
-    r"(?i)(markers?|stim(ulus)?|sti|trig(ger)?s?|events?|status|labels?|class|target|code|din)[ _]?\d*"
+    r"(?i)(markers?|marker ?value(int)?|event ?id|stim(ulus)?|sti|trig(ger)?s?|events?|status|labels?|class|target|"
+    r"code|din)[ _]?\d*"
 )
 _EARLIEST, _LATEST = datetime(1990, 1, 1, tzinfo=UTC).timestamp(), datetime(2100, 1, 1, tzinfo=UTC).timestamp()
 _FEW_VALUES, _OTHER_SCALE = 8, 30.0
@@ -99,9 +100,9 @@ def read_table_recording(path: Path, unit: str | None = None, sfreq_hz: float | 
     time, markers, others = sort_columns(names, beside)
     if not columns or len(columns[0]) == 0:
         raise UserError(f"{path}: no data: the table has no rows below its header; leave the file out")
-    left_out = {column.name: "time column" for column in ([time] if time else [])}
+    left_out = {names[column.index]: "time column" for column in ([time] if time else [])}
 
-    picked, channels = _pick(path, others, columns, left_out)
+    picked, channels = _pick(path, names, others, columns, left_out)
     if not picked:
         raise no_eeg_error(path, {**left_out, **{marker.name: "marker column" for marker in markers}})
     n, date = len(columns[0]), None
@@ -131,13 +132,13 @@ def read_table_recording(path: Path, unit: str | None = None, sfreq_hz: float | 
         columns[column.index] = columns[column.index].slice(0, 0)  # its memory is free again
     marked = [event for marker in markers for event in _marked(columns[marker.index], segments, sfreq_hz)]
     for marker in markers:
-        leave_out(left_out, marker.name, "marker column, read as events")
+        leave_out(left_out, names[marker.index], "marker column, read as events")
     events = place_events(marked, segments, sfreq_hz, notes)
     positions = placed(channels, notes)
     form = "Parquet" if path.name.lower().endswith(PARQUET_ENDINGS) else "TSV" if ".tsv" in path.name.lower() else "CSV"
     return Recording(
-        path, form, data_uv, named(channels, notes, positions), [column.name for column in picked], positions, sfreq_hz,
-        segments, events, left_out, date, notes, file_units=[column.unit for column in picked],
+        path, form, data_uv, named(channels, notes, positions), [names[column.index] for column in picked], positions,
+        sfreq_hz, segments, events, left_out, date, notes, file_units=[column.unit for column in picked],
     )  # fmt: skip
 
 
@@ -210,7 +211,7 @@ def sort_columns(
     """Returns the time column, the marker columns and the others."""
     time, markers, others = None, [], []
     for index, name in enumerate(names):
-        column = _with_unit(Column(index, name), beside or {})
+        column = _with_unit(Column(index, re.sub(r"(?i)(?<=^time):[\d.]+ ?hz$", "", name)), beside or {})
         is_time = _TIME.fullmatch(re.sub(r"_(s|ms|us|ns)$", "", column.name.strip()))
         if is_time and time is None:
             stated = re.search(r"_(s|ms|us|ns)$", column.name.strip())
@@ -236,7 +237,7 @@ def _with_unit(column: Column, beside: dict[str, Any]) -> Column:
 
 
 def _pick(
-    path: Path, others: list[Column], columns: list[Any], left_out: dict[str, str]
+    path: Path, names: Sequence[str], others: list[Column], columns: list[Any], left_out: dict[str, str]
 ) -> tuple[list[Column], list[Channel]]:
     """Chooses the EEG among the columns: by name, then, where the name says nothing, by what is in them."""
     picked: list[tuple[Column, Channel]] = []
@@ -253,7 +254,7 @@ def _pick(
                 raise UserError(f"{path}: {_no_number(column.name, columns[column.index])}")
             why = f"{kind}, no numbers"
         if why:
-            leave_out(left_out, column.name, why)
+            leave_out(left_out, names[column.index], why)
         else:
             picked.append((column, channel))
     sizes = [_size(columns[column.index]) for column, channel in picked if channel.anode]
@@ -262,7 +263,7 @@ def _pick(
     for column, channel in picked:
         why = "" if channel.anode else _no_signal(columns[column.index], usual)
         if why:
-            leave_out(left_out, column.name, why)
+            leave_out(left_out, names[column.index], why)
         else:
             kept.append((column, channel))
     return [column for column, _ in kept], [channel for _, channel in kept]
@@ -272,10 +273,12 @@ def _no_signal(values: Any, usual: float) -> str:
     """Why a column without a 10-05 name is no EEG by its values; empty = it may be."""
     numbers = _numbers(values)
     there = numbers[np.isfinite(numbers)]
-    if len(there) > 1 and (np.diff(there) >= 0).all() and there[-1] > there[0]:
-        return "no 10-05 name, and it only rises: a counter"
+    if len(there) == 0:
+        return "no 10-05 name, and it is empty"
     if len(there) > 10 * _FEW_VALUES and len(np.unique(there[:100_000])) <= _FEW_VALUES:
         return f"no 10-05 name, and it takes {_FEW_VALUES} values at most: a code or a state"
+    if (np.diff(there) >= 0).all() and there[-1] > there[0]:
+        return "no 10-05 name, and it only rises: a counter"
     size = _size(values)
     if usual and size and not 1 / _OTHER_SCALE <= size / usual <= _OTHER_SCALE:
         return f"no 10-05 name, and its values spread {size / usual:.2g} times as much as the EEG's"
@@ -440,7 +443,10 @@ def _header(path: Path) -> Header:
     lines = text.splitlines()
     if len(content) == _HEAD_BYTES:
         lines.pop()
-    rate = re.search(r"(?im)^[%#].*?sampl\w*[ _-]*(?:rate|frequency)\s*[=:]\s*([\d.]+)", text)
+    # OpenBCI states it above the names, OpenViBE in one of them (`Time:256Hz`)
+    rate = re.search(r"(?im)^[%#].*?sampl\w*[ _-]*(?:rate|frequency)\s*[=:]\s*(\d+\.?\d*)", text) or re.match(
+        r"(?i)time:(\d+\.?\d*) ?hz", text
+    )
     skip = 0
     while skip < len(lines) and (not lines[skip].strip() or lines[skip].lstrip()[0] in "%#"):
         skip += 1
