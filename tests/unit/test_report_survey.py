@@ -7,7 +7,7 @@ import pytest
 
 from bothways.report import survey, write_report
 
-NASTY = "</script><img src=x onerror=alert(1)>\"'&"
+NASTY = "</script><img onerror=alert(1)>\"'&"
 
 
 def electrode(

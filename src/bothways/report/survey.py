@@ -10,7 +10,7 @@ HEAD = 136
 """Radius of the head in a map of 400 × 400."""
 PER_DECADE = 8
 """Bars of a histogram in one power of ten."""
-CHANNEL_PX, HEIGHT_PX = 10, (44, 200)
+CHANNEL_PX, HEIGHT_PX = 10, (44, 240)
 """Height of a channel in a thumbnail; least and largest height of a whole one."""
 LISTED = 40
 """Most electrodes that are listed by name where no place is known."""

@@ -31,17 +31,23 @@
     for (const at of events) box(color("--c3"), 0.55, (at + 0.5) * column - scale / 2, 0, scale, height);
     paint.globalAlpha = 0.72;
     const thin = Math.max(1, Math.min(scale, row / 2));
+    const edges = Array.from({ length: columns + 1 }, (_, at) => Math.round(at * column));
+    // beyond its own row, so that a large wave is seen as one; many channels have no room for it
+    const reach = row < 5 * scale ? 0.7 : 1;
     for (let channel = 0; channel < names.length; channel++) {
-      const own = stretches.filter(([of]) => of === channel);
+      const inside = new Set();
+      for (const [of, start, stop] of stretches) {
+        for (let at = start; of === channel && at < stop; at++) inside.add(at);
+      }
       const usual = color(isBad.has(channel) ? "--c1" : "--ink"), stretch = isBad.has(channel) ? usual : color("--c4");
+      paint.fillStyle = usual;
       for (let at = 0; at < columns; at++) {
         const level = levels[channel * columns + at];
         if (level === NOTHING) continue;
-        paint.fillStyle = own.some(([, start, stop]) => start <= at && at < stop) ? stretch : usual;
-        // twice its row, so that a large wave is seen as one
-        const top = (channel + 1.5 - ((level & 15) + 1) / 8) * row, bottom = (channel + 1.5 - (level >> 4) / 8) * row;
-        const middle = (top + bottom) / 2, size = Math.max(thin, bottom - top - row / 8);
-        paint.fillRect(at * column, middle - size / 2, Math.max(column, 1), size);
+        if (inside.size) paint.fillStyle = inside.has(at) ? stretch : usual;
+        const middle = (channel + 0.5 + reach * (1 - ((level & 15) + (level >> 4) + 1) / 16)) * row;
+        const size = Math.max(thin, reach * row * ((level & 15) - (level >> 4)) / 8);
+        paint.fillRect(edges[at], middle - size / 2, Math.max(edges[at + 1] - edges[at], 1), size);
       }
     }
     for (const [start, stop] of gaps) {
