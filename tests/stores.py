@@ -1,9 +1,7 @@
 """Stores that hold entries and no samples: enough to find labels and to cut windows."""
 
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -29,14 +27,13 @@ def entry(
         n = round(length_s * SFREQ_HZ)
         segments.append(Segment(at, at + n, float(onset_s)))
         at += n
-    known: dict[str, Any] = {
-        "id": file, "file": file, "sha256": file, "subject": subject, "session": "", "format": "EDF",
-        "ch_names": ["C3"], "positions": np.zeros((1, 2, 3), np.float32), "n_samples": at, "segments": segments,
-        "events": [Event(float(t), float(d), text, round(t * SFREQ_HZ)) for t, d, text in events], "left_out": {},
-        "notes": list(notes), "quality": {}, "median_uv": np.zeros(1, np.float32), "scale_uv": np.ones(1, np.float32),
-        "bad_channels": [], "file_sfreq_hz": float(SFREQ_HZ), "meas_date": meas_date,
-    }  # fmt: skip
-    return StoredRecording(**{f.name: known[f.name] for f in fields(StoredRecording) if f.name in known})
+    return StoredRecording(
+        id=file, file=file, sha256=file, source="", subject=subject, session="", format="EDF", ch_names=["C3"],
+        positions=np.zeros((1, 2, 3), np.float32), n_samples=at, segments=segments,
+        events=[Event(float(t), float(d), text, round(t * SFREQ_HZ)) for t, d, text in events], left_out={},
+        notes=list(notes), quality_json="{}", median_uv=np.zeros(1, np.float32), scale_uv=np.ones(1, np.float32),
+        bad_channels=[], file_sfreq_hz=float(SFREQ_HZ), meas_date=meas_date,
+    )  # fmt: skip
 
 
 def a_store(*recordings: StoredRecording) -> Store:

@@ -105,6 +105,13 @@ def test_classes_that_differ_in_case_or_spaces_only(one, other):
     assert [row[2] for row in rows] == ["x", "x"]
 
 
+def test_a_priority_of_no_class_is_said():
+    store = a_store(entry(events=[(0, 5, "a")]))
+    assert found(EVENTS, store, priority=["a", "sezure"])[1] == {
+        "priority_unused": "labels.priority names what is no class: sezure"
+    }
+
+
 def test_the_background_is_a_class_too():
     with pytest.raises(UserError, match="got 'BCKG' and 'bckg'"):
         find_labels(EVENTS, a_store(entry(events=[(0, 5, "bckg")])), LabelConfig(background="BCKG"))
@@ -176,14 +183,17 @@ def test_rows_without_a_duration(tmp_path):
 @pytest.mark.parametrize(
     ("onset", "message"),
     [
-        ("1577836800", "expected seconds since the recording's start in onset_s, got '1577836800', which is a date in"),
-        ("-189388800", "which is a date in seconds; subtract the recording's start"),
-        ("22:30:05", "got '22:30:05', which is a clock time or date; subtract"),
-        ("2020-01-01T22:30:05", "which is a clock time or date"),
-        ("01/02/2020", "which is a clock time or date"),
+        (
+            "1577836800",
+            "expected seconds in onset_s, got '1577836800', a date in seconds; subtract the recording's start",
+        ),
+        ("-189388800", "a date in seconds; subtract the recording's start"),
+        ("22:30:05", "got '22:30:05', a clock time or date; subtract the recording's start"),
+        ("2020-01-01T22:30:05", "a clock time or date"),
+        ("01/02/2020", "a clock time or date"),
         ("nan", "expected seconds in onset_s, got 'nan'"),
         ("n/a", "expected seconds in onset_s, got 'n/a'"),
-        ("inf", "which is a date in seconds"),
+        ("inf", "expected seconds in onset_s, got 'inf'"),
         ("1.234,5", "expected seconds in onset_s"),
     ],
 )
@@ -271,8 +281,8 @@ def test_hypnograms_in_folders(tmp_path):
     (tmp_path / "sub-1" / "bad.edf").write_bytes(b"no")
     assert whose(tmp_path, "sub-1/psg.edf", "sub-2/psg.edf", "psg4/psg.edf") == (
         {"sub-1/psg.edf": ["a"], "sub-2/psg.edf": ["b"]},
-        {"not_read": "1 files are no EDF or damaged: sub-1/bad.edf",
-         "rows_unmatched": "1 files name no recording: sub-3/hypnogram.edf"},
+        {"not_read": "1 files are no EDF or damaged: bad.edf",
+         "rows_unmatched": "1 files name no recording: hypnogram.edf"},
     )  # fmt: skip
 
 
@@ -296,10 +306,10 @@ def test_a_hypnogram_keeps_the_recordings_time(tmp_path):
     """Lights were out five minutes after the recorder was on."""
     path = write_hypnogram(tmp_path / "n1.edf", [(30, 60, "W")], start=b"01.02.2010.25.30")
     store = a_store(entry("n1-psg.edf", meas_date="2020-02-01T10:20:30"))
-    assert found(path, store) == (
-        [(330, 60, "W")], {"labels_shifted": "n1-psg.edf: its labels' clock starts +300 s from the recording's"},
-    )  # fmt: skip
+    rows, notes = found(path, store)
+    assert rows == [(330, 60, "W")]
+    assert notes["labels_shifted"].endswith("start by another clock and are moved to it: n1-psg.edf (+300 s)")
     rows, notes = found(path, a_store(entry("n1-psg.edf", meas_date="1963-11-05T10:20:30")))
     assert rows == [(30, 60, "W")]
-    assert notes["clocks_differ"].startswith("n1-psg.edf: its labels' clock differs by 20542 days; taken as from")
+    assert notes["clocks_differ"].endswith("taken as counted from the recording's start: n1-psg.edf (+20542 days)")
     assert found(path, a_store(entry("n1-psg.edf"))) == ([(30, 60, "W")], {})

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from bothways.eeg.edf import EdfFile, open_edf
 from bothways.eeg.recording import Note, listed
-from bothways.eeg.scan import Found, scan
+from bothways.eeg.scan import shown
 from bothways.errors import UserError
 
 EDF_ENDINGS = (".edf", ".bdf", ".rec")
@@ -45,29 +45,29 @@ def read_annotations(source: Path, recordings: Sequence[tuple[str, str | None]])
         UserError: a file has signals or cannot be read, one fits several recordings or several fit one, or none fits.
     """
     notes: list[Note] = []
-    opened = list(_open_all(source, notes))
+    opened = _open_all(source, notes)
     if not opened:
         why = f" ({'; '.join(note.message for note in notes)})" if notes else ""
         raise UserError(f"{source}: expected annotations-only EDF files (hypnograms) in this folder, found none{why}")
     by_name: dict[str, list[int]] = {}
     for index, (file, _) in enumerate(recordings):
         by_name.setdefault(_bare_name(file), []).append(index)
-    found: dict[int, tuple[Found, EdfFile]] = {}
+    found: dict[int, Path] = {}
     unmatched: list[str] = []
-    for one, edf in opened:
-        folder = one.path.absolute().parent.as_posix()
-        fits = [i for i in by_name.get(_bare_name(one.file), []) if _lies_in(folder, recordings[i][0])]
+    for path in opened:
+        folder = path.absolute().parent.as_posix()
+        fits = [i for i in by_name.get(_bare_name(path.name), []) if _lies_in(folder, recordings[i][0])]
         advice = "rename, or write the labels as a CSV"
         if len(fits) > 1:
             names = listed([recordings[i][0] for i in fits])
-            raise UserError(f"{one.path}: expected to fit one recording, got {len(fits)} ({names}); {advice}")
+            raise UserError(f"{path}: expected to fit one recording, got {len(fits)} ({names}); {advice}")
         if not fits:
-            unmatched.append(one.file)
+            unmatched.append(shown(path.name))
         elif fits[0] in found:
-            both = f"{found[fits[0]][0].file} and {one.file}"
+            both = f"{found[fits[0]].name} and {path.name}"
             raise UserError(f"{source}: expected one file of {recordings[fits[0]][0]}, got {both}; {advice}")
         else:
-            found[fits[0]] = one, edf
+            found[fits[0]] = path
     if not found:
         raise UserError(
             f"{source}: expected names like the recordings' (a-PSG.edf and a-Hypnogram.edf), got {listed(unmatched)} "
@@ -75,32 +75,45 @@ def read_annotations(source: Path, recordings: Sequence[tuple[str, str | None]])
         )
     if unmatched:
         notes.append(Note("rows_unmatched", f"{len(unmatched)} files name no recording: {listed(unmatched)}"))
-    annotated = []
-    for index, (_, edf) in sorted(found.items()):
-        file, clock = recordings[index]
-        shift_s = _shift_s(file, clock, edf, notes)
+    annotated, shifted, apart = [], [], []
+    for index, path in sorted(found.items()):
+        (file, clock), edf = recordings[index], opened[path]
+        shift_s = _shift_s(clock, edf)
+        if abs(shift_s) >= _DAY_S:  # a date that was taken out or made up
+            apart.append(f"{file} ({shift_s / _DAY_S:+.0f} days)")
+            shift_s = 0.0
+        elif shift_s:
+            shifted.append(f"{file} ({shift_s:+g} s)")
         _, texts = edf.annotations()
         annotated.append(
             Annotated(file, [(onset_s + shift_s, duration_s, text) for onset_s, duration_s, text in texts])
         )
+    if shifted:
+        text = f"labels of {len(shifted)} recordings start by another clock and are moved to it: {listed(shifted)}"
+        notes.append(Note("labels_shifted", text))
+    if apart:
+        text = "days apart; taken as counted from the recording's start"
+        notes.append(Note("clocks_differ", f"clocks of {len(apart)} recordings and labels are {text}: {listed(apart)}"))
     return annotated, notes
 
 
-def _open_all(source: Path, notes: list[Note]) -> list[tuple[Found, EdfFile]]:
-    opened, damaged = [], []
-    for one in scan([source]):
-        if not one.path.name.lower().endswith(EDF_ENDINGS):
+def _open_all(source: Path, notes: list[Note]) -> dict[Path, EdfFile]:
+    """Opens the annotations-only files of a folder, or the one that is given."""
+    single, damaged = source.is_file(), []
+    opened: dict[Path, EdfFile] = {}
+    for path in [source] if single else sorted(source.rglob("[!.]*")):
+        if not (path.name.lower().endswith(EDF_ENDINGS) and path.is_file()):
             continue
         try:
-            edf = open_edf(one.path)
+            edf = open_edf(path)
         except UserError:
-            if source.is_file():
+            if single:
                 raise
-            damaged.append(one.file)
+            damaged.append(shown(path.name))
             continue
         if all(signal.is_annotation for signal in edf.signals):
-            opened.append((one, edf))
-        elif source.is_file():
+            opened[path] = edf
+        elif single:
             raise UserError(
                 f"{source}: expected annotations only, got a recording of {len(edf.signals)} signals; "
                 "`--labels events` takes the recordings' own"
@@ -124,15 +137,8 @@ def _lies_in(folder: str, file: str) -> bool:
     return not parent or f"{folder}/".endswith(f"/{parent}/")
 
 
-def _shift_s(file: str, clock: str | None, edf: EdfFile, notes: list[Note]) -> float:
-    """Seconds from the recording's start to the annotations'; 0 where a clock is unknown or surely made up."""
+def _shift_s(clock: str | None, edf: EdfFile) -> float:
+    """Seconds from the recording's start to the annotations'; 0 where a clock is unknown."""
     if clock is None or edf.start is None:
         return 0.0
-    shift_s = (edf.start - datetime.fromisoformat(clock).replace(tzinfo=None)).total_seconds()
-    if abs(shift_s) >= _DAY_S:
-        text = f"{file}: its labels' clock differs by {shift_s / _DAY_S:.0f} days; taken as from the recording's start"
-        notes.append(Note("clocks_differ", text))
-        return 0.0
-    if shift_s:
-        notes.append(Note("labels_shifted", f"{file}: its labels' clock starts {shift_s:+g} s from the recording's"))
-    return shift_s
+    return (edf.start - datetime.fromisoformat(clock).replace(tzinfo=None)).total_seconds()

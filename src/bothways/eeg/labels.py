@@ -1,6 +1,7 @@
 """Labels and calibration stretches: from a CSV, from the recordings' own events, from annotation files beside them."""
 
 import contextlib
+import math
 import re
 import unicodedata
 from collections import Counter
@@ -27,8 +28,8 @@ NO_CLASS = re.compile(
     r"(new segment|boundary|bad boundary|edge boundary|bad_acq_skip)/?"
 )
 """What marks a stretch as not scored, or marks the recording and no state in it; a class only by its exact name."""
-_DATE_S = 1e8
-"""Seconds (three years) from which on a time is a date and no place in a recording."""
+_LONGEST_S = 1e8
+"""Seconds (three years) beyond which a time is a date and no place in a recording."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,8 @@ def find_labels(source: str | Path, store: Store, rules: LabelConfig | None = No
     if str(source) == EVENTS:
         return labels_from_events(store, rules)
     path = Path(source)
+    if not path.exists():
+        raise UserError(f"{path}: expected `{EVENTS}`, a CSV, a hypnogram (EDF) or a folder of them; check the path")
     if path.is_dir() or path.name.lower().endswith(EDF_ENDINGS):
         annotated, notes = read_annotations(path, [(r.file, r.meas_date) for r in store.recordings])
         return _as_classes(Spans(_of(annotated), notes), rules, str(path))
@@ -161,15 +164,19 @@ def _as_classes(spans: Spans, rules: LabelConfig, source: str) -> Spans:
     """Turns labels as given into classes; what is no class, or lasts no time, is left out and noted."""
     counts = Counter(row.label for row in spans.rows if row.label)
     key_of = {label: _key_of(label, rules.map) for label in counts}
-    rows = [
-        replace(row, label=rules.map.get(key, key)) for row in spans.rows if row.label and (key := key_of[row.label])
-    ]
     dropped = {label: n for label, n in counts.most_common() if key_of[label] is None}
-    lasting = [
-        replace(row, duration_s=row.duration_s or rules.duration_s) if row.onset_s is not None else row for row in rows
-    ]
-    points = Counter(row.label for row in lasting if row.onset_s is not None and not row.duration_s)
-    lasting = [row for row in lasting if row.onset_s is None or row.duration_s]
+    points, lasting = Counter[str](), []
+    for row in spans.rows:
+        if not row.label or (key := key_of[row.label]) is None:
+            continue
+        label, duration_s = rules.map.get(key, key), row.duration_s
+        if row.onset_s is not None and not duration_s:
+            duration_s = rules.duration_s
+            if duration_s is None:
+                points[row.label] += 1
+                continue
+        same = (label, duration_s) == (row.label, row.duration_s)  # most are: a copy takes longer than all the rest
+        lasting.append(row if same else replace(row, label=label, duration_s=duration_s))
     unused = [key for key in rules.map if key not in key_of.values()]
     notes = list(spans.notes)
     if dropped:
@@ -185,7 +192,10 @@ def _as_classes(spans: Spans, rules: LabelConfig, source: str) -> Spans:
     if not lasting:
         why = "; ".join(note.message for note in notes) or "there are none at all"
         raise UserError(f"{source}: expected labels, found no usable one: {why}")
-    _check_names({row.label for row in lasting if row.label} | ({rules.background} if rules.background else set()))
+    classes = {row.label for row in lasting if row.label} | ({rules.background} if rules.background else set())
+    _check_names(classes)
+    if strangers := [name for name in rules.priority if name not in classes]:
+        notes.append(Note("priority_unused", f"labels.priority names what is no class: {', '.join(strangers)}"))
     return Spans(lasting, notes)
 
 
@@ -219,7 +229,7 @@ def _check_names(classes: Iterable[str]) -> None:
             )
 
 
-def _counted(labels: Mapping[str | None, int] | Mapping[str, int]) -> str:
+def _counted(labels: Mapping[str, int]) -> str:
     shown = [f"{label} ({n})" for label, n in labels.items()]
     return ", ".join(shown[:20]) + (f" and {len(shown) - 20} more" if len(shown) > 20 else "")
 
@@ -298,22 +308,18 @@ def _seconds(line: str, row: Mapping[str, str], name: str) -> float | None:
     try:
         value = float(text.replace(",", ".") if text.count(",") == 1 and "." not in text else text)
     except ValueError:
-        value = float("nan")
+        value = math.nan
+    if abs(value) <= _LONGEST_S:
+        return value
     what = (
         "a clock time or date"
         if re.search(r"\d[:/T-]\d", text)
         else "a date in seconds"
-        if abs(value) > _DATE_S
+        if math.isfinite(value)
         else ""
     )
-    if what:
-        raise UserError(
-            f"{line}: expected seconds since the recording's start in {name}, got {text!r}, which is {what}; "
-            "subtract the recording's start"
-        )
-    if not np.isfinite(value):
-        raise UserError(f"{line}: expected seconds in {name}, got {text!r}")
-    return value
+    advice = f", {what}; subtract the recording's start" if what else ""
+    raise UserError(f"{line}: expected seconds in {name}, got {text!r}{advice}")
 
 
 def baseline_spans(store: Store) -> list[Span]:

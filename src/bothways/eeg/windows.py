@@ -3,7 +3,8 @@
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import groupby, islice
+from itertools import groupby
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from bothways.eeg.scan import by_ending, plain
 from bothways.eeg.store import Store, StoredRecording
 from bothways.errors import UserError
 
+T = TypeVar("T")
 Region = tuple[int, int, str | None]
 """Samples [start, stop) without a gap, and whose they are where that is said."""
 Piece = tuple[int, int, str | None]
@@ -196,7 +198,7 @@ def _stretches(recording: StoredRecording, sfreq_hz: float) -> Callable[[Span], 
         if row.onset_s is None or row.duration_s is None:
             return [(s.start, s.stop) for s in segments]
         stop_s, pieces = row.onset_s + row.duration_s, []
-        for segment in islice(segments, bisect_right(ends_s, row.onset_s), None):
+        for segment in _from(segments, bisect_right(ends_s, row.onset_s)):
             if segment.onset_s >= stop_s:
                 break
             start = segment.start + whole_sample((row.onset_s - segment.onset_s) * sfreq_hz)
@@ -279,7 +281,7 @@ def _outside(pieces: Iterable[Labelled], taken: Sequence[Labelled]) -> Iterator[
     for start, stop, label in pieces:
         while first < len(taken) and taken[first][1] <= start:
             first += 1
-        for a, b, _ in islice(taken, first, None):
+        for a, b, _ in _from(taken, first):
             if a >= stop:
                 break
             if a > start:
@@ -289,10 +291,15 @@ def _outside(pieces: Iterable[Labelled], taken: Sequence[Labelled]) -> Iterator[
             yield start, stop, label
 
 
+def _from(some: Sequence[T], first: int) -> Iterator[T]:
+    """Yields the elements from one on, without a copy and without a walk to it."""
+    return (some[i] for i in range(first, len(some)))
+
+
 def _pieces(start: int, stop: int, labelled: Sequence[Labelled], background: str | None) -> Iterator[Piece]:
     """Divides [start, stop) without rest into labelled pieces and those between them."""
     at = start
-    for a, b, label in islice(labelled, bisect_right(labelled, start, key=lambda piece: piece[1]), None):
+    for a, b, label in _from(labelled, bisect_right(labelled, start, key=lambda piece: piece[1])):
         a, b = max(a, start), min(b, stop)
         if a >= stop:
             break
@@ -320,7 +327,7 @@ def _on_grid(
         while pieces[first][1] <= at:
             first += 1
         covered = Counter[str | None]()  # in the order of time
-        for a, b, label in islice(pieces, first, None):
+        for a, b, label in _from(pieces, first):
             if a >= at + length:
                 break
             covered[label] += min(b, at + length) - max(a, at)
