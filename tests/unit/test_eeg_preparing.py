@@ -17,7 +17,7 @@ import pytest
 
 from bothways import run
 from bothways.config import SignalConfig
-from bothways.eeg import Store, prepare, preparing
+from bothways.eeg import Recording, Store, from_array, prepare, preparing
 from bothways.errors import BothwaysWarning, UserError
 from bothways.files import locked
 from recordings import noise_uv, write_brainvision, write_edf
@@ -219,6 +219,32 @@ def test_a_second_prepare_into_the_same_folder_is_refused(data: Path, tmp_path: 
             prepare([data], tmp_path / "store")
         assert (tmp_path / ".store.partial" / "lock").exists()
     assert "\n" not in str(caught.value)
+
+
+def test_recordings_in_memory(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    signals = [noise_uv(seed=number) for number in range(3)]
+    events = [[(1.0, 2.0, "go")], [], []]
+
+    def given() -> list[Path | Recording]:
+        held = [
+            from_array(signal, NAMES, 200, unit="uV", events=some, name=f"sub-{number}")
+            for number, (signal, some) in enumerate(zip(signals, events))
+        ]
+        return [*held, data / "sub-3_rest.edf"]
+
+    out, undisturbed = tmp_path / "store", prepare(given(), tmp_path / "undisturbed").path
+    with stopped(monkeypatch, after=3):
+        prepare(given(), out)
+    assert prepare(given(), out, workers=2).made["reused"] == 3
+    assert content(out) == content(undisturbed)
+    with stopped(monkeypatch, after=3):
+        prepare(given(), out, overwrite=True)
+    signals[0], events[1] = signals[0] + 1, [(1.0, 2.0, "stop")]
+    assert prepare(given(), out, overwrite=True).made["reused"] == 1
+    assert run.prepare(given(), out, append=True)["already_there"] == 4
+    signals[2] = signals[2] * 2
+    with pytest.raises(UserError, match="sub-2: the store has a recording of this name from another source"):
+        prepare(given(), out, append=True)
 
 
 # --- append

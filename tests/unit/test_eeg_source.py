@@ -13,11 +13,12 @@ def folder(tmp_path: Path) -> Path:
         "a.edf", "a1.edf", "a.b.edf", "A.tsv", "x.vhdr", "x.vmrk", "renamed.eeg", "y.set", "Y.FDT",
         "r_raw.fif", "r_raw-1.fif", "r_raw-2.fif", "r_raw-4.fif", "r-1_raw.fif", "g.fif.gz", "g-1.fif.gz",
         "s_split-01_eeg.fif", "s_split-02_eeg.fif", "t_split-02_eeg.fif",
-        "m.mff/signal1.bin", "m.mff/deep/info.xml", "z.cdt", "z.cdt.dpa",
-        "task-rest_eeg.json", "participants.tsv", "sub-1/sub-1_coordsystem.json", "sub-2/sub-2_coordsystem.json",
+        "n.csv.gz", "n.json", "m.mff/signal1.bin", "m.mff/deep/info.xml", "z.cdt", "z.cdt.dpa",
+        "task-rest_eeg.json", "events.json", "participants.tsv",
+        "sub-1/sub-1_coordsystem.json", "sub-2/sub-2_coordsystem.json",
         "sub-1/eeg/sub-1_task-rest_eeg.edf", "sub-1/eeg/sub-1_task-rest_events.tsv", "sub-1/eeg/sub-1_electrodes.tsv",
         "sub-1/eeg/sub-1_task-rest_channels.tsv", "sub-1/eeg/sub-1_task-go_events.tsv", "sub-1/eeg/notes.tsv",
-        "sub-1/eeg/sub-1_task-rest_run-2_events.tsv",
+        "sub-1/eeg/sub-1_task-rest_run-2_events.tsv", "sub-1/eeg/sub-1_space-CapTrak_electrodes.tsv",
     ):  # fmt: skip
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -38,11 +39,13 @@ def folder(tmp_path: Path) -> Path:
         ("r_raw.fif", ["r_raw-1.fif", "r_raw-2.fif", "r_raw.fif"]),
         ("g.fif.gz", ["g-1.fif.gz", "g.fif.gz"]),
         ("s_split-01_eeg.fif", ["s_split-01_eeg.fif", "s_split-02_eeg.fif"]),
+        ("n.csv.gz", ["n.csv.gz", "n.json"]),
         ("m.mff", ["m.mff/deep/info.xml", "m.mff/signal1.bin"]),
         (
             "sub-1/eeg/sub-1_task-rest_eeg.edf",
-            ["sub-1/eeg/sub-1_electrodes.tsv", "sub-1/eeg/sub-1_task-rest_channels.tsv",
-             "sub-1/eeg/sub-1_task-rest_eeg.edf", "sub-1/eeg/sub-1_task-rest_events.tsv",
+            ["events.json", "sub-1/eeg/sub-1_electrodes.tsv", "sub-1/eeg/sub-1_space-CapTrak_electrodes.tsv",
+             "sub-1/eeg/sub-1_task-rest_channels.tsv", "sub-1/eeg/sub-1_task-rest_eeg.edf",
+             "sub-1/eeg/sub-1_task-rest_events.tsv",
              "sub-1/sub-1_coordsystem.json", "task-rest_eeg.json"],
         ),
     ],

@@ -24,8 +24,8 @@ from bothways import __version__
 from bothways.config import SignalConfig
 from bothways.eeg.preprocess import Prepared, preprocess, robust_scale
 from bothways.eeg.quality import assess, file_notes, unusable
-from bothways.eeg.recording import no_memory_error, read_recording, row_groups
-from bothways.eeg.scan import Found, scan, shown
+from bothways.eeg.recording import Recording, no_memory_error, row_groups
+from bothways.eeg.scan import Found, load, scan, shown
 from bothways.eeg.source import source_files, source_hash
 from bothways.eeg.store import FORMAT_VERSION, Store, content_hash, read_entries, to_int16, write_entries
 from bothways.errors import BothwaysWarning, UserError
@@ -40,9 +40,9 @@ from bothways.files import (
     write_json,
 )
 from bothways.progress import progress
-from bothways.workers import Lost, here, in_processes, on_cluster
+from bothways.workers import Lost, Results, here, in_processes, on_cluster
 
-WORTH_BYTES = 2**26
+WORTH_BYTES = 2**27
 """So much of recordings makes up for the start of a process, which imports torch."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 _ALONE = threading.Lock()
@@ -69,7 +69,7 @@ class Result:
 
 
 def prepare(
-    paths: Iterable[str | Path],
+    paths: Iterable[str | Path | Recording],
     out: str | Path,
     signal: SignalConfig | None = None,
     *,
@@ -86,7 +86,7 @@ def prepare(
     The store is the same whoever did the work, and in whatever order it was finished.
 
     Args:
-        paths: files and folders; see `scan`.
+        paths: files, folders and recordings in memory; see `scan`.
         out: the store's folder; made in a hidden work folder beside it and moved into place when whole. A call that was
             stopped is taken up by the next one.
         signal: what the stored numbers shall be.
@@ -159,7 +159,7 @@ def _not_in(old: Store, found: Sequence[Found]) -> list[Found]:
     """Returns the recordings that the store lacks; one that has changed since is refused."""
     sources = {recording.file: recording.source for recording in old.recordings}
     for one in found:
-        if one.file in sources and sources[one.file] != source_hash(one.path):
+        if one.file in sources and sources[one.file] != _source(one):
             raise UserError(
                 f"{one.file}: the store has a recording of this name from another source (the file has changed, or "
                 "lies in another folder); prepare the store anew, or give the folder above"
@@ -185,6 +185,8 @@ def _n_workers(new: Sequence[Found], workers: int | None) -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     most, total = min(cores, len(new)), 0
     for one in new if most > 1 else ():
+        if one.recording is not None:  # is prepared in this process
+            continue
         total += sum(file.stat().st_size for file in source_files(one.path))
         if total >= most * WORTH_BYTES:
             return most
@@ -193,12 +195,7 @@ def _n_workers(new: Sequence[Found], workers: int | None) -> int:
 
 def _work(tasks: Sequence[Task], n_workers: int, dask: str | None) -> list[Result]:
     """Does the tasks and returns their results in the order of the tasks."""
-    if dask is not None:
-        finished = on_cluster(prepare_one, tasks, dask)
-    elif n_workers > 1:
-        finished = in_processes(prepare_one, tasks, n_workers)
-    else:
-        finished = here(prepare_one, tasks)
+    finished = _finished(tasks, n_workers, dask)
     results = [Result()] * len(tasks)
     with closing(finished), progress("prepare", len(tasks), "recordings") as meter:
         for task, result in finished:
@@ -211,6 +208,18 @@ def _work(tasks: Sequence[Task], n_workers: int, dask: str | None) -> list[Resul
             results[task.index] = result
             meter.advance(note=task.one.file)
     return results
+
+
+def _finished(tasks: Sequence[Task], n_workers: int, dask: str | None) -> Results:
+    """Yields (task, result) as they are finished; what is in memory here stays here."""
+    yield from here(prepare_one, [task for task in tasks if task.one.recording is not None])
+    tasks = [task for task in tasks if task.one.recording is None]
+    if dask is not None:
+        yield from on_cluster(prepare_one, tasks, dask)
+    elif n_workers > 1:
+        yield from in_processes(prepare_one, tasks, n_workers)
+    else:
+        yield from here(prepare_one, tasks)
 
 
 def prepare_one(task: Task) -> Result:
@@ -236,11 +245,11 @@ def prepare_one(task: Task) -> Result:
 
 def _prepare_one(task: Task) -> Result:
     path = task.one.path
-    source = source_hash(path)
+    source = _source(task.one)
     name = hashlib.sha256(os.fsencode(path.absolute()) + source.encode()).hexdigest()[:32]
     if _is_whole(task.folder, name):
         return Result(name, reused=True)
-    recording = read_recording(path, unit=task.unit)
+    recording = load(task.one, task.unit)
     quality, bad, notes = assess(recording)
     if reason := unusable(recording, bad, notes):
         raise UserError(f"{path}: {reason}")
@@ -273,14 +282,23 @@ def _prepare_one(task: Task) -> Result:
     return Result(name)
 
 
+def _source(one: Found) -> str:
+    """SHA-256 of what a recording is read from; of one in memory, of all that becomes part of the store."""
+    if one.recording is None:
+        return source_hash(one.path)
+    own = one.recording
+    told = (own.file_names, own.events, own.left_out, own.marked_bad, own.meas_date, own.notes, own.positions.tolist())
+    return hashlib.sha256(f"{content_hash(own)} {told}".encode()).hexdigest()
+
+
 def _is_whole(folder: Path, name: str) -> bool:
-    """Whether a recording is finished: its entry, which is written last, is there, and so are as many samples."""
+    """Whether a recording is finished: its entry, which is written last, can be read, and so can its samples."""
     try:
-        entry = json.loads((folder / f"{name}.json").read_bytes())
-        stored = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+        json.loads((folder / f"{name}.json").read_bytes())
+        np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError):
         return False
-    return bool(stored.shape == (len(entry["ch_names"]), entry["n_samples"]))
+    return True
 
 
 def _write_signals(file: BinaryIO, prepared: Prepared) -> tuple[Float32[np.ndarray, " C"], Float32[np.ndarray, " C"]]:

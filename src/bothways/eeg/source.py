@@ -8,8 +8,8 @@ from pathlib import Path
 
 from bothways.files import sha256_file
 
-_SIDECARS = ("_eeg.json", "_events.tsv", "_events.json", "_channels.tsv", "_electrodes.tsv", "_coordsystem.json")
-"""BIDS: in the recording's folder or above it, with the same `key-value` parts or fewer."""
+_SIDECARS = ("eeg.json", "events.tsv", "events.json", "channels.tsv", "electrodes.tsv", "coordsystem.json")
+"""BIDS: in the recording's folder or above it, with the same `key-value` parts or fewer, and perhaps a `space`."""
 _FOLDERS_ABOVE = 3  # dataset/sub-…/ses-…/eeg
 
 
@@ -35,7 +35,7 @@ def source_files(path: Path) -> list[Path]:
     if path.is_dir():
         return sorted(file for file in path.rglob("*") if file.is_file())
     folder = path.absolute().parent
-    stem = re.sub(r"(?i)(\.fif\.gz|\.[^.]*)$", "", path.name)
+    stem = re.sub(r"(?i)(\.(fif|csv|tsv|txt)\.gz|\.[^.]*)$", "", path.name)
     named, sidecars = _listing(folder)
     names = [name for name in named.get(_start(path.name), []) if name.lower().startswith(f"{stem.lower()}.")]
     if path.suffix.lower() in (".vhdr", ".ahdr"):
@@ -50,7 +50,7 @@ def source_files(path: Path) -> list[Path]:
             above / name
             for subject in ("", _subject(parts))
             for name in sidecars.get(subject, [])
-            if set(name.split("_")[:-1]) <= set(parts)
+            if {part for part in name.split("_")[:-1] if not part.startswith("space-")} <= set(parts)
         }
     return sorted(file for file in files if file.is_file())
 

@@ -33,7 +33,6 @@ class StoredRecording:
     id: str
     file: str
     sha256: str
-    source: str
     subject: str
     session: str
     format: str
@@ -44,12 +43,13 @@ class StoredRecording:
     events: list[Event]
     left_out: dict[str, str]
     notes: list[Note]
-    quality_json: str
     median_uv: Float32[np.ndarray, " C"]
     scale_uv: Float32[np.ndarray, " C"]
     bad_channels: list[str]
     file_sfreq_hz: float
     meas_date: str | None
+    source: str = ""  # stores of earlier versions do not say it
+    quality_json: str = "{}"
 
     @property
     def quality(self) -> dict[str, dict[str, Any]]:
@@ -215,8 +215,7 @@ def _entry(entry: dict[str, Any]) -> StoredRecording:
     positions = np.array([[[np.nan if x is None else x for x in p] for p in c] for c in entry["positions"]], np.float32)
     quality_json = json.dumps(entry["quality"])
     return StoredRecording(
-        **{"source": ""}  # stores of earlier versions do not say it
-        | {name: value for name, value in entry.items() if name != "quality"}
+        **{name: value for name, value in entry.items() if name != "quality"}
         | {
             "ch_names": [sys.intern(name) for name in entry["ch_names"]],
             "positions": positions.reshape(-1, 2, 3),

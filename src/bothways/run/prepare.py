@@ -12,7 +12,7 @@ from bothways.files import check_output
 
 
 def prepare(
-    paths: Sequence[str | Path],
+    paths: Sequence[str | Path | eeg.Recording],
     out: str | Path,
     *,
     recipe: str | Path | None = None,
@@ -51,7 +51,8 @@ def prepare(
         UserError: nothing usable, a bad baseline file, `out` cannot be written, or, appending, does not fit.
     """
     signal = load_config(SignalConfig, Path(recipe) if recipe else None, changes)
-    check_output(Path(out), overwrite=overwrite or append, inputs=paths)
+    on_disk = [path for path in paths if not isinstance(path, eeg.Recording)]
+    check_output(Path(out), overwrite=overwrite or append, inputs=on_disk)
     rows = []
     if baseline is not None:
         places = [(one.path.absolute().as_posix(), one.file, one.subject) for one in eeg.scan(paths, subject_from)]
