@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, sync_playwright
 
-from bothways import run
+from bothways import cli, run
 from people import CHANNELS, alpha_uv
 from recordings import write_edf
 
@@ -76,6 +76,22 @@ def test_json_holds_no_pictures(bothways: Call, data: Path, tmp_path: Path) -> N
     assert {one["name"]: (one["recordings"], one["bad"]) for one in report["electrodes"]} == {
         "Fp1": (2, 0), "Cz": (2, 1), "O1": (2, 0), "O2": (1, 0), "<i>x": (1, 0),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [60, 200])
+def test_the_table_fits_the_terminal(bothways: Call, monkeypatch: pytest.MonkeyPatch, data: Path, width: int) -> None:
+    monkeypatch.setattr(cli.out, "width", width)
+    _, out, _ = bothways("eeg", "check", data)
+    lines = out.splitlines()
+    if width == 60:
+        at = lines.index(f"{BAD}: warning")
+        assert max(map(len, lines[at + 1 : at + 4])) <= width
+        assert "1 gaps, 1 events" in " ".join(line.strip() for line in lines[at + 1 : at + 4])
+    else:
+        titles = "file status subject format channels left out Hz s gaps events uV problems"
+        assert " ".join(lines[0].split()) == titles
+        (row,) = (line for line in lines if line.startswith(BAD))
+        assert row.split()[1:9] == ["warning", "1", "EDF+D", "4", "(1", "bad)", "200", "30"]
 
 
 # --- in the browser ----------------------------------------------------------------------------------------------
