@@ -429,3 +429,18 @@ def test_entries_are_read_in_any_layout(store: Store, tmp_path: Path) -> None:
         list(preparing.read_entries(path))
     assert preparing.write_entries(path, iter([])) == 0
     assert list(preparing.read_entries(path)) == []
+
+
+def test_a_bad_stretch_of_a_good_channel_is_missing_in_the_store(tmp_path: Path) -> None:
+    common = noise_uv(1, 60 * 200, seed=5, sd_uv=20.0)
+    data = common + noise_uv(4, 60 * 200, seed=6, sd_uv=5.0)
+    data[1, 20 * 200 : 30 * 200] *= 90
+    path = write_edf(tmp_path / "sub-1.edf", np.clip(data, -3000, 3000), ["Fp1", "Fp2", "C3", "C4"])
+    store = prepare([path], tmp_path / "store")
+    assert store.recordings[0].bad_channels == []
+    assert store.recordings[0].quality["Fp2"]["bad_stretches"][0][:2] == [20.0, 30.0]
+    missing = np.isnan(store.read(0))
+    assert missing[1, 20 * 200 : 30 * 200].all()
+    assert not missing[1, : 20 * 200].any()
+    assert not missing[1, 30 * 200 :].any()
+    assert not missing[[0, 2, 3]].any()

@@ -10,19 +10,26 @@ import numpy as np
 
 from bothways.eeg.drawing import draw
 from bothways.eeg.quality import AMPLITUDE_UV, USUAL_UV, assess, file_notes, unusable
-from bothways.eeg.recording import Recording, no_memory_error, read_recording
-from bothways.eeg.scan import Found, scan, shown
+from bothways.eeg.recording import Recording, no_memory_error
+from bothways.eeg.scan import Found, load, scan, shown
 from bothways.eeg.store import content_hash
 from bothways.errors import UserError
 from bothways.progress import progress
 
-FINE = frozenset({"digitised_positions", "unit_case"})
+FINE = frozenset({
+    "bids_channels", "bids_events", "bids_mains", "bids_reference", "digitised_positions", "rate_rounded",
+    "template_positions", "unit_case",
+})  # fmt: skip
 """Notes that are no warning."""
 STATUS = {"ok": 0, "warning": 1, "unusable": 2}
 
 
 def check(
-    paths: Iterable[str | Path], *, subject_from: str | Path = "path", unit: str | None = None, drawings: bool = False
+    paths: Iterable[str | Path | Recording],
+    *,
+    subject_from: str | Path = "path",
+    unit: str | None = None,
+    drawings: bool = False,
 ) -> dict[str, Any]:
     """Reads every recording and reports on it; a broken one never stops the others.
 
@@ -74,7 +81,7 @@ def _check_one(
 ) -> dict[str, Any]:
     entry: dict[str, Any] = {"file": one.file, "subject": one.subject, "session": one.session}
     try:
-        recording = read_recording(one.path, unit=unit)
+        recording = load(one, unit)
         quality, bad, notes = assess(recording)
         digest = content_hash(recording)
         drawing = {"drawing": draw(recording, quality)} if drawings else {}

@@ -256,7 +256,8 @@ def _prepare_one(task: Task) -> Result:
     prepared = preprocess(recording, task.signal, bad)
     # Not synced, for a file that a power failure spoils is seen to be spoilt; the whole store is synced at its end.
     with replacing(task.folder / f"{name}.npy", sync=False) as file:
-        median_uv, scale_uv = _write_signals(file, prepared)
+        stretches = [() if name in bad else quality[name]["bad_stretches"] for name in recording.ch_names]
+        median_uv, scale_uv = _write_signals(file, prepared, stretches, task.signal.sfreq_hz)
     entry = {
         "sha256": content_hash(recording),
         "source": source,
@@ -301,13 +302,22 @@ def _is_whole(folder: Path, name: str) -> bool:
     return True
 
 
-def _write_signals(file: BinaryIO, prepared: Prepared) -> tuple[Float32[np.ndarray, " C"], Float32[np.ndarray, " C"]]:
-    """Writes the samples as numpy's own file, some channels at a time; returns what they are scaled by."""
+def _write_signals(
+    file: BinaryIO, prepared: Prepared, stretches: Sequence[Sequence[Any]], sfreq_hz: float
+) -> tuple[Float32[np.ndarray, " C"], Float32[np.ndarray, " C"]]:
+    """Writes the samples as numpy's own file, some channels at a time; returns what they are scaled by.
+
+    Each channel's bad `stretches` (start_s, stop_s, reason) are missing, so that no model attends to them or rebuilds
+    them.
+    """
     medians, scales = [], []
     head = {"descr": "<i2", "fortran_order": False, "shape": prepared.data_uv.shape}
     np.lib.format.write_array_header_1_0(file, head)
     for group in row_groups(prepared.data_uv):
         rows_uv = prepared.data_uv[group]
+        for row, bad in zip(rows_uv, stretches[group]):
+            for start_s, stop_s, _ in bad:
+                row[round(start_s * sfreq_hz) : round(stop_s * sfreq_hz)] = np.nan
         median_uv, scale_uv = robust_scale(rows_uv)
         file.write(to_int16(rows_uv, median_uv, scale_uv).astype("<i2", copy=False).tobytes())
         medians.append(median_uv)

@@ -11,7 +11,7 @@ from bothways.report import write_report
 
 
 def check(
-    paths: Sequence[str | Path],
+    paths: Sequence[str | Path | eeg.Recording],
     *,
     subject_from: str | Path = "path",
     unit: str | None = None,
@@ -21,7 +21,7 @@ def check(
     """Reads recordings and says what is in them and what is wrong; nothing is written but the page, if asked for.
 
     Args:
-        paths: files and folders; folders are searched for every format that mne reads.
+        paths: files, folders (searched for every format that mne reads) and recordings in memory.
         subject_from: `path` (`sub-…` in the path), `parent` (the folder's name) or a CSV `file,subject`.
         unit: what the files' numbers are, where their own statement is wrong.
         html: file to write a page to, with a picture of each recording.
@@ -34,7 +34,8 @@ def check(
         UserError: no recording is found, or the page cannot be written or exists.
     """
     if html is not None:
-        _check_page(Path(html), paths, overwrite)
+        on_disk = [path for path in paths if not isinstance(path, eeg.Recording)]
+        _check_page(Path(html), on_disk, overwrite)
     report = eeg.check(paths, subject_from=subject_from, unit=unit, drawings=html is not None)
     if html is not None:
         write_report(_page(report), Path(html))
