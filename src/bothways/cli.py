@@ -5,12 +5,16 @@ import os
 import sys
 import textwrap
 import warnings
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from bothways import __version__
 from bothways.errors import BothwaysWarning, UserError
@@ -25,6 +29,12 @@ app = typer.Typer(
 eeg = typer.Typer(help="EEG: recordings in, a trained model and predictions out.", no_args_is_help=True)
 app.add_typer(eeg, name="eeg")
 out = Console(highlight=False, soft_wrap=True, markup=False, width=None if sys.stdout.isatty() else 200)
+
+CHECKED = ("format", "channels", "left out", "Hz", "s", "gaps", "events", "uV", "problems")
+"""What the table of `check` says of a recording that could be read."""
+COUNTED = ("channels", "Hz", "s", "gaps", "events", "uV")
+WRAPPED = ("subject", "left out", "problems")
+"""Columns that may take several lines."""
 
 Paths = Annotated[list[Path], typer.Argument(help="Recordings, or folders that are searched for them.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder to write; must not exist.")]
@@ -56,36 +66,70 @@ def _app(
 ) -> None: ...
 
 
-@eeg.command(epilog="Example: bothways eeg check recordings/")
-def check(paths: Paths, subject_from: SubjectFrom = "path", unit: Unit = None, json: AsJson = False) -> None:
+@eeg.command(epilog="Example: bothways eeg check recordings/ --html check.html")
+def check(
+    paths: Paths,
+    subject_from: SubjectFrom = "path",
+    unit: Unit = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page with a picture of each recording to it.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace --html if it exists.")] = False,
+    json: AsJson = False,
+) -> None:
     """Say what is in recordings and what is wrong with them; exit 0 fine, 1 warnings, 2 unusable."""
     from bothways import run
 
-    report = run.check(paths, subject_from=subject_from, unit=unit)
+    report = run.check(paths, subject_from=subject_from, unit=unit, html=html, overwrite=overwrite)
     if json:
         _print_json(report)
-    else:
-        table = _table("file", "subject", "format", "channels", "Hz", "s", "events", "uV", "status")
-        said: dict[str, list[str]] = {}
-        for r in report["recordings"]:
-            if r["status"] == "unusable":
-                said.setdefault(f"unusable {r['file']}", []).append(r["reason"])
-            if "format" not in r:
-                table.add_row(r["file"], r["subject"], *[""] * 6, r["status"])
-                continue
+        raise typer.Exit(report["exit_status"])
+    _print_checked([_checked(r) for r in report["recordings"]])
+    said: dict[str, list[str]] = {}
+    for r in report["recordings"]:
+        if r["reason"]:
+            said.setdefault(f"unusable {r['file']}", []).append(r["reason"])
+        if "format" in r:
             _collect(said, r)
-            table.add_row(
-                r["file"], r["subject"], r["format"], str(len(r["ch_names"])), f"{r['sfreq_hz']:g}",
-                f"{r['duration_s']:g}", str(r["n_events"]), _number(r["amplitude_uv"]), r["status"],
-            )  # fmt: skip
-        out.print(table)
-        _print_notes(said)
-        t = report["totals"]
-        out.print(
-            f"{t['recordings']} recordings of {t['subjects']} people, {t['duration_s'] / 60:.1f} minutes: "
-            f"{t['ok']} ok, {t['warning']} with warnings, {t['unusable']} unusable"
-        )
+    _print_notes(said)
+    t = report["totals"]
+    out.print(
+        f"{t['recordings']} recordings of {t['subjects']} people, {t['duration_s'] / 60:.1f} minutes: "
+        f"{t['ok']} ok, {t['warning']} with warnings, {t['unusable']} unusable"
+    )
+    if html is not None:
+        out.print(f"written: {html}")
     raise typer.Exit(report["exit_status"])
+
+
+def _checked(r: dict[str, Any]) -> dict[str, str]:
+    """What `check` says of a recording, by column."""
+    shown = {"file": r["file"], "status": r["status"], "subject": r["subject"]}
+    if "format" not in r:
+        return shown | dict.fromkeys(CHECKED, "")
+    bad = f" ({len(r['bad_channels'])} bad)" if r["bad_channels"] else ""
+    why = Counter(reason.removesuffix(", not scalp EEG") for reason in r["left_out"].values()).most_common()
+    left_out = [f"{n} {reason}" for reason, n in why[:2]] + ([f"{len(why) - 2} more kinds"] if len(why) > 2 else [])
+    problems = dict.fromkeys(note["code"].replace("_", " ") for note in r["notes"])
+    values = (
+        r["format"], f"{len(r['ch_names'])}{bad}", ", ".join(left_out), f"{r['sfreq_hz']:g}", f"{r['duration_s']:g}",
+        str(len(r["segments"]) - 1), str(r["n_events"]), _number(r["amplitude_uv"]), ", ".join(problems),
+    )  # fmt: skip
+    return shown | dict(zip(CHECKED, values))
+
+
+def _print_checked(rows: list[dict[str, str]]) -> None:
+    """Prints a table where there is room for it, else a few lines for each recording."""
+    width = {key: max(cell_len(text) for text in (key, *(row[key] for row in rows))) + 2 for key in rows[0]}
+    if sum(min(n, 18) if key in WRAPPED else n for key, n in width.items()) <= out.width:
+        table = _table(*rows[0])
+        for column, key in zip(table.columns, rows[0]):
+            column.no_wrap = key not in WRAPPED
+        for row in rows:
+            table.add_row(*row.values())
+        return out.print(table)
+    for row in rows:
+        out.print(f"{row['file']}: {row['status']}")
+        parts = [f"{row[key]} {key}" if key in COUNTED else f"{key} {row[key]}" for key in list(row)[2:] if row[key]]
+        out.print(Padding(Text(", ".join(parts)), (0, 0, 0, 2)), soft_wrap=False)
 
 
 @eeg.command(epilog="Example: bothways eeg prepare recordings/ --out store --set notch_hz=60")
@@ -98,14 +142,20 @@ def prepare(
     subject_from: SubjectFrom = "path",
     unit: Unit = None,
     overwrite: Overwrite = False,
+    append: Annotated[bool, typer.Option("--append", help="Add to the store --out, of the same settings.")] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; as many as pay off if left out.")] = None,
+    dask: Annotated[str | None, typer.Option(metavar="ADDRESS", help="A Dask cluster that does the work.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Filter, resample and scale recordings into a store; exit 2 if one could not be used (the others are)."""
+    """Filter, resample and scale recordings into a store; exit 2 if one could not be used (the others are).
+
+    Stopped half-way, it goes on where it was when it is run again.
+    """
     from bothways import run
 
     result = run.prepare(
         paths, out_folder, recipe=recipe, changes=changes or (), baseline=baseline, subject_from=subject_from,
-        unit=unit, overwrite=overwrite,
+        unit=unit, overwrite=overwrite, append=append, workers=workers, dask=dask,
     )  # fmt: skip
     if json:
         _print_json(result)
@@ -113,6 +163,10 @@ def prepare(
     for skipped in result["skipped"]:
         out.print(f"skipped {skipped['file']}: {skipped['reason']}")
     _print_notes(result["notes"])
+    if result["already_there"]:
+        out.print(f"{result['already_there']} recordings were in the store already")
+    if result["reused"]:
+        out.print(f"{result['reused']} recordings had been finished before and were kept")
     out.print(
         f"{result['store']}: {result['recordings']} recordings of {result['subjects']} people, "
         f"{result['duration_s'] / 60:.1f} minutes, {len(result['skipped'])} skipped"
@@ -174,26 +228,36 @@ def pretrain(
 def finetune(
     start: Annotated[str, typer.Option("--from", help="A pretrained run, or `scratch`.")],
     data: Data,
-    labels: Annotated[Path, typer.Option(help="CSV file,label or file,onset_s,duration_s,label.")],
+    labels: Annotated[
+        str,
+        typer.Option(
+            help="events = the recordings' own; a CSV file,label or subject,label or file,onset_s,duration_s,label; "
+            "a hypnogram (EDF) or a folder of them."
+        ),
+    ],
     out_folder: Out,
     recipe: Recipe = None,
     changes: Changes = None,
     split: SplitFile = None,
+    min_overlap: Annotated[
+        float | None, typer.Option(help="Share of a window that its label must cover; windows.min_overlap.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the windows of each class and stop.")] = False,
     overwrite: Overwrite = False,
     json: AsJson = False,
 ) -> None:
-    """Train a label for each window, read from [CLS]."""
+    """Train a label for each window, read from [CLS]; says first how many windows of each class everybody has."""
     from bothways import run
 
+    settings = [*(changes or ()), *([] if min_overlap is None else [f"windows.min_overlap={min_overlap}"])]
     result = run.finetune(
-        start, data, labels, out_folder, recipe=recipe, changes=changes or (), split=split, overwrite=overwrite
-    )
+        start, data, labels, out_folder, recipe=recipe, changes=settings, split=split, overwrite=overwrite,
+        dry_run=dry_run, announce=None if json else _print_windows,
+    )  # fmt: skip
     if json:
         return _print_json(result)
-    for part, counts in result["windows"].items():
-        people = result["split"][part]
-        shown = ", ".join(f"{n} {name}" for name, n in counts.items())
-        out.print(f"{part}: {len(people)} people, windows: {shown}")
+    if dry_run:
+        return _print_windows(result)
     if result["load_report"]:
         left = {key: len(names) for key, names in result["load_report"].items()}
         out.print(f"weights: {left['matched']} loaded, {left['missing']} new, {left['unexpected']} not used")
@@ -341,6 +405,18 @@ def _print_notes(said: dict[str, list[str]]) -> None:
     for kind, messages in said.items():
         more = f" (and {len(messages) - 1} more; --json has all)" if len(messages) > 1 else ""
         out.print(f"{kind}: {messages[0]}{more}")
+
+
+def _print_windows(plan: dict[str, Any]) -> None:
+    """Prints how many windows of each class the people of each part have; a class that one lacks shows as 0."""
+    table = _table("part", "person", *plan["classes"], title="windows")
+    for part, people in plan["counts"].items():
+        for person, counts in people.items():
+            table.add_row(part, person, *(str(counts[name]) for name in plan["classes"]))
+    out.print(table)
+    for part, counts in plan["windows"].items():
+        shown = ", ".join(f"{n} {name}" for name, n in counts.items())
+        out.print(f"{part}: {len(plan['split'][part])} people, windows: {shown}")
 
 
 def _print_training(result: dict[str, Any]) -> None:

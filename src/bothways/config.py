@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 import tomllib
 import warnings
 from collections.abc import Iterator, Sequence
@@ -238,6 +239,24 @@ class WindowConfig(Settings):
     stride_s: Positive = 10.0
     jitter_s: Annotated[float, Field(ge=0)] = 0.0
     """In training, each window starts up to this much earlier or later, drawn per (seed, epoch, window)."""
+    min_overlap: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of a window that a label must cover. 1 = windows are cut inside each labelled stretch, from its beginning;
+    below 1 they lie on a regular grid over the recording."""
+
+
+class LabelConfig(Settings):
+    """Which events are which class, and what a moment is that has no label or several."""
+
+    map: dict[str, Annotated[str, Field(min_length=1)]] = {}
+    """Label as given -> class: a name, else a regular expression that fits the whole label; upper and lower case
+    differ (`(?i)` before a pattern: they do not). A name goes before a pattern, the first of several patterns counts,
+    labels that nothing fits are no class. Empty = every label is a class of its own name."""
+    duration_s: Positive | None = None
+    """Of events that state none; without it they are left out."""
+    priority: tuple[str, ...] = ()
+    """Classes of which the earlier wins where labels overlap, and over those not named; else an overlap is an error."""
+    background: Annotated[str, Field(min_length=1)] | None = None
+    """Class of all time without a label, e.g. `bckg`; without it such time gives no window."""
 
 
 class TrainingConfig(Settings):
@@ -284,6 +303,7 @@ class FinetuneConfig(Settings):
     encoder: EncoderConfig = EncoderConfig()
     patches: PatchConfig = PatchConfig()
     windows: WindowConfig = WindowConfig()
+    labels: LabelConfig = LabelConfig()
     training: TrainingConfig = TrainingConfig(steps=300, learning_rate=3e-4, batch_size=16)
     pool: Literal["cls", "mean"] = "cls"
     head_dropout: Fraction = 0.1
@@ -352,6 +372,8 @@ def without_effect(settings: Settings) -> list[str]:
     if isinstance(masking, MaskingConfig) and masking.kind == "random":
         changed("masking.block_space", "positions are hidden singly")
         changed("masking.block_time", "positions are hidden singly")
+    if isinstance(settings, PretrainConfig):
+        changed("windows.min_overlap", "pretraining has no labels")
     return found
 
 
@@ -427,10 +449,15 @@ def to_toml(settings: Settings) -> str:
         plain = {k: "none" if v is None else v for k, v in values.items() if not isinstance(v, dict)}
         if name and plain:
             lines.append(f"\n[{name}]")
-        lines.extend(f"{k} = {json.dumps(v, ensure_ascii=False)}" for k, v in plain.items())
+        lines.extend(f"{_key(k)} = {json.dumps(v, ensure_ascii=False)}" for k, v in plain.items())
         for key, value in values.items():
             if isinstance(value, dict):
-                table(value, f"{name}.{key}" if name else key)
+                table(value, f"{name}.{_key(key)}" if name else _key(key))
 
     table(settings.model_dump(mode="json"), "")
     return "\n".join(lines).strip() + "\n"
+
+
+def _key(name: str) -> str:
+    """A key as TOML takes it: quoted where it is more than a word."""
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)

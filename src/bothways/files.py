@@ -1,15 +1,20 @@
 """Writing so that a kill, a full disk or a reader in between never sees half a file; content hashes."""
 
+import ctypes
+import errno
+import fcntl
 import hashlib
 import json
 import os
 import shutil
+import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from bothways.errors import UserError
+from bothways.errors import BothwaysWarning, UserError
 
 
 def sha256_file(path: Path) -> str:
@@ -25,12 +30,23 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Writes a file under a temporary name, syncs it and renames it into place."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def replacing(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
+    """Yields a file to write that takes the place of `path` when the block ends without an exception.
+
+    Without `sync` a power failure right after may leave part of it; a killed process never does.
+    """
+    temporary = hidden_beside(path, f"{os.getpid()}.partial")
     try:
         with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            yield file
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -57,6 +73,7 @@ def read_json(path: Path) -> Any:
 
 OURS = ("store.json", "manifest.json", "predictions.json")
 """One of these lies in every folder that a command writes: only such a folder is ever replaced."""
+_NO_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES}
 
 
 def check_output(out: Path, *, overwrite: bool = False, inputs: Iterable[str | Path] = ()) -> None:
@@ -88,19 +105,32 @@ def check_output(out: Path, *, overwrite: bool = False, inputs: Iterable[str | P
         raise UserError(f"{out}: {parent} cannot be written; choose another --out")
 
 
+def hidden_beside(path: Path, ending: str) -> Path:
+    """Returns a hidden name in the same folder; of a name so long that nothing fits behind it, a part and a hash."""
+    name = path.name
+    if len(os.fsencode(name)) > 200:
+        name = f"{name[:40]}-{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}"
+    return path.with_name(f".{name}.{ending}")
+
+
 @contextmanager
-def new_folder(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Yields a temporary folder beside `out` that takes its place when the block ends without an exception.
+def new_folder(out: Path, *, overwrite: bool = False, temporary: Path | None = None) -> Iterator[Path]:
+    """Yields a temporary folder that takes the place of `out` when the block ends without an exception.
 
     Every file is synced before the rename, so `out` is either absent, as it was, or whole.
+
+    Args:
+        out: the folder to write.
+        overwrite: whether it may be replaced.
+        temporary: the folder to yield, on the same file system; emptied first. By default one beside `out`.
 
     Raises:
         UserError: see `check_output`.
     """
     check_output(out, overwrite=overwrite)
-    out = out.absolute()
+    out = out.resolve()
     out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.partial")
+    temporary = temporary or hidden_beside(out, f"{os.getpid()}.partial")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     try:
@@ -108,8 +138,10 @@ def new_folder(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
         for path in sorted(temporary.rglob("*")):
             _sync(path)
         _sync(temporary)
-        if out.exists():
-            old = out.with_name(f".{out.name}.{os.getpid()}.old")
+        if not out.exists():
+            temporary.rename(out)
+        elif not _exchange(temporary, out):  # then there is a moment without `out`
+            old = hidden_beside(out, f"{os.getpid()}.old")
             out.rename(old)
             try:
                 temporary.rename(out)
@@ -117,11 +149,55 @@ def new_folder(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
                 old.rename(out)
                 raise
             shutil.rmtree(old)
-        else:
-            temporary.rename(out)
         _sync(out.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Lets two folders change names in one step, where the system can (Linux); says whether it did."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return rename is not None and rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Gives a file a second name; where the file system has no hard links, copies it."""
+    try:
+        os.link(source, target)
+    except OSError as problem:
+        if problem.errno not in _NO_LINKS:
+            raise
+        shutil.copyfile(source, target)
+
+
+@contextmanager
+def locked(path: Path, busy: str) -> Iterator[None]:
+    """Holds a lock on a file, which is made and which may be deleted in the block; it ends with the process.
+
+    Raises:
+        UserError: another process holds it; `busy` is the message.
+    """
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+        except FileNotFoundError:  # who held it has just deleted the folder
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise UserError(busy) from None
+        except OSError as problem:
+            warnings.warn(f"{path}: cannot be locked ({problem.strerror}); run one at a time", BothwaysWarning, 3)
+        if path.exists() and os.path.samestat(path.stat(), os.fstat(descriptor)):
+            break
+        os.close(descriptor)  # of a file that is deleted by now
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _sync(path: Path) -> None:

@@ -358,6 +358,7 @@ def test_labels_that_fit_in_part_warn(chain: Chain, tmp_path: Path) -> None:
     assert len(result["notes"]) == 2
 
 
+@pytest.mark.filterwarnings("ignore:5 recordings have no label")
 def test_a_class_that_few_people_have_is_said(chain: Chain, tmp_path: Path) -> None:
     rows = [f"sub-{i}_open.edf,open" for i in range(6)] + ["sub-0_closed.edf,closed"]
     (tmp_path / "labels.csv").write_text("\n".join(["file,label", *rows]))

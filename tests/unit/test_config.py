@@ -12,6 +12,7 @@ from bothways.config import (
     ENCODER_SIZES,
     EncoderConfig,
     FinetuneConfig,
+    LabelConfig,
     MaskingConfig,
     PatchConfig,
     PretrainConfig,
@@ -142,7 +143,8 @@ def positive(largest: float = 1e6) -> st.SearchStrategy[float]:
 
 
 fractions = st.floats(0, 1)
-names = st.lists(st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=8), max_size=4).map(tuple)
+words = st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=8)
+names = st.lists(words, max_size=4).map(tuple)
 some_settings = st.one_of(
     st.builds(
         TrainingConfig,
@@ -153,6 +155,7 @@ some_settings = st.one_of(
     ),
     st.builds(SignalConfig, sfreq_hz=st.floats(141, 1e5), notch_hz=positive()),
     st.builds(PatchConfig, tokens=st.just("all_channels"), ch_names=names, patch_s=positive()),
+    st.builds(LabelConfig, map=st.dictionaries(words, words.filter(len), max_size=3), priority=names),
     st.builds(MaskingConfig, ratio=st.floats(0.01, 0.99), mask=st.floats(0, 0.5), random=st.floats(0, 0.5)),
 )
 
@@ -196,11 +199,21 @@ def test_any_value_is_taken_or_refused_by_the_one_error(value: Any, name: str) -
         (["patches.features=['samples']", "patches.spectrum_hz=[2, 40]"], "patches.spectrum_hz"),
         (["patches.features=['spectrum']", "objective.samples_weight=2"], "objective.samples_weight"),
         (["patches.tokens='all_channels'", "masking.block_space=0.5"], "masking.block_space"),
+        (["windows.min_overlap=0.5"], "windows.min_overlap"),
     ],
 )
 def test_a_setting_without_effect_warns(changes: list[str], named: str) -> None:
     with pytest.warns(BothwaysWarning, match=f"^{named} has no effect: "):
         load_config(PretrainConfig, changes=changes)
+
+
+def test_a_map_of_labels_from_recipe_and_changes(tmp_path: Path) -> None:
+    (tmp_path / "r.toml").write_text('[labels]\nmap = {"Sleep stage W" = "W", "Sleep stage [34]" = "N3"}\n')
+    changes = ["labels.map.Sleep stage W=wake", 'labels.map={"Sleep stage R" = "R"}', "labels.priority=['R', 'wake']"]
+    labels = load_config(FinetuneConfig, tmp_path / "r.toml", changes).labels
+    assert labels.map == {"Sleep stage W": "wake", "Sleep stage [34]": "N3", "Sleep stage R": "R"}
+    assert labels.priority == ("R", "wake")
+    assert (labels.duration_s, labels.background) == (None, None)
 
 
 def test_nothing_to_learn_is_refused() -> None:

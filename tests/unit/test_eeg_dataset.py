@@ -9,9 +9,10 @@ import torch
 from bothways import eeg
 from bothways.config import EncoderConfig, HeadConfig, MaskingConfig, ModelConfig, PatchConfig, WindowConfig
 from bothways.eeg.reconstruction import _interpolate
+from bothways.eeg.store import STEP
 from bothways.errors import BothwaysWarning, UserError
 from bothways.model import Model
-from recordings import noise_uv, write_edf
+from recordings import noise_uv, write_edf, write_fif
 
 PATCHES = PatchConfig(patch_s=0.5)
 BLOCKS = MaskingConfig(ratio=0.5, mask=0.8, random=0.1)
@@ -298,3 +299,39 @@ def test_a_token_is_interpolated_from_each_channels_own_visible_patches() -> Non
         "masked": torch.tensor([[[False, True, False]]]),
     }
     assert _interpolate(embedding, batch)["samples"].tolist() == [[4.0, 6.0, 3.0, 6.0]]
+
+
+@pytest.mark.parametrize("tokens", ["channel", "all_channels"])
+def test_batches_are_what_the_store_reads_bit_for_bit(tmp_path: Path, tokens: str) -> None:
+    data = noise_uv(4, 4000)
+    data[1, 500:900] = np.nan
+    data[2, 1000:1030] = np.nan
+    write_fif(tmp_path / "sub-1_raw.fif", data, ["Fp1", "Fp2", "C3", "C4"])
+    write_edf(tmp_path / "sub-2.edf", noise_uv(2, 4000, seed=1), ["C3", "Fp2"])
+    store = eeg.prepare([tmp_path], tmp_path / "store")
+    patches = PatchConfig(tokens=tokens, patch_s=0.5, ch_names=("Fp2", "C3") if tokens == "all_channels" else ())
+    windows = eeg.cut_windows(store, WindowConfig(window_s=2, stride_s=1))
+    source = eeg.WindowSource(store, windows, patches)
+    batch = source.batch(np.arange(len(windows)))
+    real = batch["patch_mask"].numpy()
+    for i, (recording, start) in enumerate(zip(windows.recording, windows.start)):
+        values = store.read(int(recording), int(start), 400)[source.channels[int(recording)]]
+        missing = np.isnan(values)
+        n = len(values)
+        np.testing.assert_array_equal(batch["signals"][i, :n], np.where(missing, 0, values))
+        np.testing.assert_array_equal(real[i, :n], missing.reshape(*real[i, :n].shape, -1).mean(2) <= 0.25)
+        assert not batch["signals"][i, n:].any()
+        assert not real[i, n:].any()
+    assert real.any()
+    assert not real[:, : len(patches.ch_names) or 4].all()
+    np.testing.assert_array_equal(source.usable(), real.any((1, 2)))
+
+
+def test_steps_are_what_is_stored(store: eeg.Store) -> None:
+    steps = store.read_steps(0, 100, 50)
+    assert (steps.shape, steps.dtype) == ((3, 50), np.int16)
+    np.testing.assert_array_equal(steps * np.float32(STEP), store.read(0, 100, 50))
+    with pytest.raises(ValueError, match="read-only"):
+        steps[0, 0] = 1
+    with pytest.raises(IndexError):
+        store.read_steps(0, -1, 5)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bothways.config import SignalConfig, WindowConfig
+from bothways.config import LabelConfig, SignalConfig, WindowConfig
 from bothways.eeg import (
     Recording,
     Segment,
@@ -159,7 +159,7 @@ def test_a_recording_that_does_not_fit_in_memory_is_left_out(tmp_path, monkeypat
         "free memory or cut the file"
     )
     real = preprocess
-    monkeypatch.setattr(sys.modules["bothways.eeg.store"], "preprocess", full)
+    monkeypatch.setattr(sys.modules["bothways.eeg.preparing"], "preprocess", full)
     store = prepare([tmp_path], tmp_path / "store")
     assert [recording.file for recording in store.recordings] == ["sub-2.edf"]
     assert store.head["skipped"] == [{"file": "sub-1.edf", "reason": reason}]
@@ -258,10 +258,12 @@ def test_spans_limit_and_rename(store, tmp_path):
 def test_labels_from_events(store):
     labels = labels_from_events(store)
     assert labels.rows == [Span("sub-2_task.edf", 2.0, 4.0, "go"), Span("sub-2_task.edf", 21.0, 3.0, "stop")]
-    assert labels.notes[0].message == "events that give no label: tick (1)"
-    assert {row.label for row in labels_from_events(store, {"go": "x"}).rows} == {"x"}
-    with pytest.raises(UserError, match="no event with a duration can serve"):
-        labels_from_events(store, {"nothing": "x"})
+    assert labels.notes[0].message == (
+        "events without a duration are left out (set labels.duration_s to give them one): tick (1)"
+    )
+    assert {row.label for row in labels_from_events(store, LabelConfig(map={"go": "x"})).rows} == {"x"}
+    with pytest.raises(UserError, match="expected labels, found no usable one"):
+        labels_from_events(store, LabelConfig(map={"nothing": "x"}))
 
 
 @pytest.mark.parametrize(
@@ -276,7 +278,7 @@ def test_labels_from_events(store):
         ("file,label\nother.edf,x\n", r"none of 1 rows names a recording of the store: other\.edf"),
         ("file,label\nedf,x\n", "none of 1 rows"),
         ("file,onset_s,duration_s,label\nsub-1_rest.edf,0,5,x\nsub-1_rest.edf,4,5,y\n",
-         "'x' and 'y' overlap at stored second 4"),
+         "'x' and 'y' overlap at 4 s"),
     ],
 )  # fmt: skip
 def test_label_files_that_cannot_be_used(store, tmp_path, text, message):

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,9 +11,21 @@ from pathlib import Path
 import pytest
 
 from bothways import files
-from bothways.errors import UserError
-from bothways.files import check_output, new_folder, read_json, sha256_file, write_bytes, write_json, write_text
+from bothways.errors import BothwaysWarning, UserError
+from bothways.files import (
+    check_output,
+    hidden_beside,
+    link_or_copy,
+    locked,
+    new_folder,
+    read_json,
+    sha256_file,
+    write_bytes,
+    write_json,
+    write_text,
+)
 
+NO_EXCHANGE = "files._exchange = lambda *_: False\n"  # as on a system that cannot let two folders change names
 OLD, NEW = b"old content", b"new content, longer than the old"
 
 
@@ -119,7 +132,7 @@ def test_an_exception_in_the_block_leaves_nothing(tmp_path: Path) -> None:
 MAKE = "with files.new_folder(Path(sys.argv[1]), overwrite=True) as folder:\n    (folder / 'a').write_bytes({!r})\n"
 
 
-@pytest.mark.parametrize("moment", ["block", "sync", "first rename"])
+@pytest.mark.parametrize("moment", ["block", "sync", "exchange", "first rename"])
 def test_a_kill_before_the_folder_is_ready_leaves_the_old_one(tmp_path: Path, moment: str) -> None:
     out = tmp_path / "store"
     out.mkdir()
@@ -128,7 +141,8 @@ def test_a_kill_before_the_folder_is_ready_leaves_the_old_one(tmp_path: Path, mo
     code = {
         "block": MAKE.format(NEW[:5]) + "    die()\n",
         "sync": "files.os.fsync = die\n" + MAKE.format(NEW),
-        "first rename": "Path.rename = die\n" + MAKE.format(NEW),
+        "exchange": "files._exchange = die\n" + MAKE.format(NEW),
+        "first rename": NO_EXCHANGE + "Path.rename = die\n" + MAKE.format(NEW),
     }
     run_killed(code[moment], out)
     assert (out / "a").read_bytes() == OLD
@@ -139,9 +153,80 @@ def test_a_kill_between_the_renames_loses_neither_folder(tmp_path: Path) -> None
     out.mkdir()
     (out / "store.json").write_text("{}")
     (out / "a").write_bytes(OLD)
-    run_killed("rename = Path.rename\nPath.rename = lambda *a: (rename(*a), die())\n" + MAKE.format(NEW), out)
+    code = "rename = Path.rename\nPath.rename = lambda *a: (rename(*a), die())\n"
+    run_killed(NO_EXCHANGE + code + MAKE.format(NEW), out)
     contents = {path.read_bytes() for path in tmp_path.glob("*/a")} | {p.read_bytes() for p in tmp_path.glob(".*/a")}
     assert contents == {OLD, NEW}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is a moment between two renames")
+def test_a_kill_at_the_exchange_leaves_the_old_folder_or_the_new(tmp_path: Path) -> None:
+    out = tmp_path / "store"
+    out.mkdir()
+    (out / "store.json").write_text("{}")
+    (out / "a").write_bytes(OLD)
+    run_killed(
+        "exchange = files._exchange\nfiles._exchange = lambda *a: (exchange(*a), die())\n" + MAKE.format(NEW), out
+    )
+    assert (out / "a").read_bytes() == NEW
+
+
+def test_a_folder_behind_a_link_is_replaced_and_the_link_stays(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("store")
+    for content in (OLD, NEW):
+        with new_folder(tmp_path / "link", overwrite=True) as folder:
+            (folder / "a").write_bytes(content)
+            (folder / "store.json").write_text("{}")
+        assert (tmp_path / "store" / "a").read_bytes() == content
+    assert (tmp_path / "link").is_symlink()
+    assert names(tmp_path) == {"link", "store"}
+
+
+@pytest.mark.parametrize("can_link", [True, False])
+def test_link_or_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_link: bool) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    (tmp_path / "a").write_bytes(OLD)
+    if not can_link:
+        monkeypatch.setattr(files.os, "link", no_links)
+    link_or_copy(tmp_path / "a", tmp_path / "b")
+    assert (tmp_path / "b").read_bytes() == OLD
+    assert (tmp_path / "b").samefile(tmp_path / "a") == can_link
+    with pytest.raises(FileNotFoundError):
+        link_or_copy(tmp_path / "none", tmp_path / "c")
+
+
+def test_a_lock_is_held_by_one_and_ends_with_its_process(tmp_path: Path) -> None:
+    lock = tmp_path / "work" / "lock"
+    run_killed("with files.locked(Path(sys.argv[1]), 'busy'): die()", lock)
+    with locked(lock, "busy"):
+        with pytest.raises(UserError, match="busy now"), locked(lock, "busy now"):
+            pass
+        shutil.rmtree(lock.parent)
+        with locked(lock, "busy"):  # a new file of the same name is another lock
+            pass
+    with locked(lock, "busy"):
+        pass
+
+
+def test_a_lock_that_the_file_system_lacks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(files.fcntl, "flock", none)
+    with pytest.warns(BothwaysWarning, match="cannot be locked"), locked(tmp_path / "lock", "busy"):
+        pass
+
+
+def test_a_hidden_name_fits(tmp_path: Path) -> None:
+    assert hidden_beside(tmp_path / "store", "partial") == tmp_path / ".store.partial"
+    one, other = (hidden_beside(tmp_path / ("µ" * 127 + letter), "partial") for letter in "ab")
+    assert one != other
+    one.mkdir()
+    with new_folder(tmp_path / ("s" * 255)) as folder:
+        (folder / "a").write_bytes(NEW)
+    assert (tmp_path / ("s" * 255) / "a").read_bytes() == NEW
 
 
 def test_check_output(tmp_path: Path) -> None:

@@ -4,24 +4,29 @@ from bothways.eeg.channels import parse_label
 from bothways.eeg.check import check
 from bothways.eeg.dataset import Baselines, WindowSource, fit_spectrum, subject_baselines
 from bothways.eeg.labels import (
+    EVENTS,
     Span,
     Spans,
     Windows,
     baseline_spans,
-    cut_windows,
+    find_labels,
     labels_from_events,
     read_labels,
     read_spans,
 )
+from bothways.eeg.objects import from_array, from_braindecode, from_mne
 from bothways.eeg.patches import PatchEmbedding, build_embedding
+from bothways.eeg.preparing import prepare
 from bothways.eeg.preprocess import preprocess
 from bothways.eeg.quality import assess
 from bothways.eeg.reconstruction import reconstruction_errors
 from bothways.eeg.recording import Event, Note, Recording, Segment, read_recording, true_time_s
-from bothways.eeg.scan import Found, ends_with, scan
-from bothways.eeg.store import Store, StoredRecording, prepare
+from bothways.eeg.scan import Found, ends_with, load, scan
+from bothways.eeg.store import Store, StoredRecording
+from bothways.eeg.windows import cut_windows
 
 __all__ = [
+    "EVENTS",
     "Baselines",
     "Event",
     "Found",
@@ -41,8 +46,13 @@ __all__ = [
     "check",
     "cut_windows",
     "ends_with",
+    "find_labels",
     "fit_spectrum",
+    "from_array",
+    "from_braindecode",
+    "from_mne",
     "labels_from_events",
+    "load",
     "parse_label",
     "prepare",
     "preprocess",

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Float64
@@ -27,11 +26,22 @@ _NOT_EEG = {
     "temperature": r"temp|temperature",
     "oxygen or pulse": r"sao2|spo2|osat|pulse|plet[a-z]*|pr|hr|bpm|heart",
     "skin conductance": r"gsr|eda|scl|scr",
-    "movement or position": r"acc|accel|gyro|pos|position|body|motion",
-    "auxiliary input": r"dc|aux|misc|ana|analog|vns|ext|exg|light|mic|audio|sound|battery|counter|packet|timestamp",
+    "movement or position": r"acc(?:el(?:erometer)?)?[xyz]?|gyro(?:scope)?[xyz]?|magn?[xyz]|q[wxyz]|mot|pos|position|"
+    r"body|motion",
+    "auxiliary input": r"dc|aux|misc|ana|analog|vns|ext|exg(?! channel)|light|mic|audio|sound|battery|counter|packet|"
+    r"timestamp|sample(?:s|[ _]?(?:index|number|nr|no))?|index|ppg|ambient|optics|interpolated",
     "ground electrode": r"gnd|ground",
-    "derived measure": r"ibi|bursts?|suppr|annotations?",
+    "derived measure": r"ibi|bursts?|suppr|annotations?|delta|theta|alpha|beta|gamma|pow|cq|eq|rawcq|hsi|quality|"
+    r"impedance|elements|head ?band ?on",
 }
+_NETS = {
+    "GSN-HydroCel-32": 33, "GSN-HydroCel-64_1.0": 64, "GSN-HydroCel-65_1.0": 65, "GSN-HydroCel-128": 128,
+    "GSN-HydroCel-129": 129, "GSN-HydroCel-256": 256, "GSN-HydroCel-257": 257, "biosemi16": 16, "biosemi32": 32,
+    "biosemi64": 64, "biosemi128": 128, "biosemi160": 160, "biosemi256": 256,
+}  # fmt: skip
+"""mne's templates of nets whose electrodes have numbers, and how many those are."""
+_NET = re.compile(r"(?:EEG[ _.-]*)?([A-H]\d+)(?:-(?:REF|CZ|VREF))?", re.IGNORECASE)
+_VERTEX = re.compile(r"Cz|VREF|Vertex Reference|REF", re.IGNORECASE)
 _EYE = re.compile(r"\s*(?:(?:EEG|EOG|POL)[\s_:.-]*)?E(\d+)(?:\s*[-:/_ ]\s*(\w+))?[\s.]*", re.IGNORECASE)
 _NOT_EEG_PATTERNS = [
     (reason, re.compile(rf"(?<![a-z])(?:{words})(?![a-z])", re.IGNORECASE)) for reason, words in _NOT_EEG.items()
@@ -92,7 +102,7 @@ def parse_label(label: str) -> Channel:
     scalp makes a bipolar pair. A name that nothing is known about is kept as it is.
     """
     own = " ".join(label.split())
-    text = re.sub(r"^(EEG|POL)(?=[\s_:.-])[\s_:.-]*", "", own, flags=re.IGNORECASE).strip(" .")
+    text = re.sub(r"^(EEG|POL|RAW)(?=[\s_:.-])[\s_:.-]*", "", own, flags=re.IGNORECASE).strip(" .")
     if re.match("EEG[a-z]", text, re.IGNORECASE) and scalp_name(_split(text[3:])[0]):
         text = text[3:]  # `EEGFp1`
     first, second = _split(text)
@@ -173,15 +183,59 @@ def standard_positions(channels: Sequence[Channel]) -> Float32[np.ndarray, "C 2 
     return positions
 
 
-def digitised_positions(
-    info: Any, picks: Sequence[int], channels: Sequence[Channel]
-) -> Float32[np.ndarray, "C 2 3"] | None:
-    """Returns the electrode positions that a file carries, scaled to head radius 1, where they can be trusted.
+def electrode_positions(channels: Sequence[Channel]) -> tuple[Float32[np.ndarray, "C 2 3"], str]:
+    """Returns what `standard_positions` does and, where the channels are a whole net's by number, the net's places.
 
-    They are trusted when at least eight lie on a sphere and those with a 10-05 name lie near where that name
-    belongs; a file that holds the flat positions of a screen drawing, or another frame's, fails this.
+    Names such as E7 or B3 mean nothing by themselves: they are looked up only where names and count are those of
+    exactly one net, which is named then ("" = none).
     """
-    points = np.array([info["chs"][pick]["loc"][:3] for pick in picks], dtype=np.float64)
+    positions = standard_positions(channels)
+    numbers = [match[1].upper() if (match := _NET.fullmatch(channel.name)) else "" for channel in channels]
+    if len(channels) in (129, 257):  # counts that only EGI's nets have
+        plain = [re.fullmatch(r"EEG[ _]?0*(\d+)", channel.name) for channel in channels]
+        numbers = [f"E{match[1]}" if match else number for match, number in zip(plain, numbers)]
+    names = [re.sub("^([A-Z])0+", r"\1", number) for number in numbers]
+    vertex = [i for i, name in enumerate(names) if not name]
+    top = max((int(name[1:]) for name in names if re.fullmatch(r"E\d+", name)), default=0)
+    if len(vertex) == 1 and _VERTEX.fullmatch(channels[vertex[0]].name):
+        names[vertex[0]] = "Cz"
+    elif not vertex and top in (33, 65, 129, 257):  # the reference, at the vertex, counted with the others
+        names[names.index(f"E{top}")] = "Cz"
+    fits = [net for net in _NETS if len(names) == _NETS[net] and _net(net).keys() == set(names)]
+    if len(fits) != 1:
+        return positions, ""
+    places = _net(fits[0])
+    positions[:, 0] = [places[name] for name in names]
+    return positions, fits[0]
+
+
+@lru_cache(maxsize=16)
+def _net(name: str) -> dict[str, Float64[np.ndarray, "3"]]:
+    """A net's positions (head radius 1) under the names that its amplifier gives."""
+    from mne.channels import make_standard_montage
+    from mne.channels.montage import transform_to_head
+
+    in_head = transform_to_head(make_standard_montage(name)).get_positions()["ch_pos"]
+    points = np.array(list(in_head.values()))
+    centre, radius = fit_sphere(points)
+    names = list(in_head)
+    if name.startswith("biosemi") and names[0] != "A1":  # the caps with 10-20 names are numbered in order
+        names = [f"{'AB'[i // 32]}{i % 32 + 1}" for i in range(len(names))]
+    return {own: (point - centre) / radius for own, point in zip(names, points)}
+
+
+def trusted_positions(
+    points: Float64[np.ndarray, "C 3"], channels: Sequence[Channel]
+) -> Float32[np.ndarray, "C 2 3"] | None:
+    """Returns measured electrode positions, scaled to head radius 1, where they can be trusted.
+
+    They are trusted when at least eight lie on a sphere and those with a known name lie near where that name belongs;
+    the flat positions of a screen drawing, or another frame's, fail this.
+
+    Args:
+        points: x right, y front, z up, in any unit and from any origin; NaN or zeros = none.
+        channels: what is known of each.
+    """
     there = np.isfinite(points).all(1) & (np.abs(points).sum(1) > 0)
     if there.sum() < 8 or any(channel.cathode for channel in channels):
         return None
@@ -191,10 +245,9 @@ def digitised_positions(
     scaled = (points - centre) / radius
     if np.abs(np.linalg.norm(scaled[there], axis=1) - 1).max() > 0.3:
         return None
-    standard = standard_positions(channels)[:, 0]
-    distance = np.linalg.norm(scaled - standard, axis=1)[there & np.isfinite(standard).all(1)]
+    positions, _ = electrode_positions(channels)
+    distance = np.linalg.norm(scaled - positions[:, 0], axis=1)[there & np.isfinite(positions[:, 0]).all(1)]
     if len(distance) < 4 or np.median(distance) > 0.35:
         return None
-    positions = standard_positions(channels)
     positions[there, 0] = scaled[there]
     return positions

@@ -8,24 +8,28 @@ from typing import Any
 
 import numpy as np
 
-from bothways.eeg.quality import assess
-from bothways.eeg.recording import Note, no_memory_error, read_recording
-from bothways.eeg.scan import Found, scan, shown
+from bothways.eeg.drawing import draw
+from bothways.eeg.quality import AMPLITUDE_UV, USUAL_UV, assess, file_notes, unusable
+from bothways.eeg.recording import Recording, no_memory_error
+from bothways.eeg.scan import Found, load, scan, shown
 from bothways.eeg.store import content_hash
 from bothways.errors import UserError
 from bothways.progress import progress
 
-FINE = frozenset({"digitised_positions", "unit_case"})
+FINE = frozenset({
+    "bids_channels", "bids_events", "bids_mains", "bids_reference", "digitised_positions", "rate_rounded",
+    "template_positions", "unit_case",
+})  # fmt: skip
 """Notes that are no warning."""
 STATUS = {"ok": 0, "warning": 1, "unusable": 2}
 
 
 def check(
-    paths: Iterable[str | Path],
+    paths: Iterable[str | Path | Recording],
     *,
     subject_from: str | Path = "path",
     unit: str | None = None,
-    min_duration_s: float = 1.0,
+    drawings: bool = False,
 ) -> dict[str, Any]:
     """Reads every recording and reports on it; a broken one never stops the others.
 
@@ -33,14 +37,16 @@ def check(
         paths: files and folders; see `scan`.
         subject_from: see `scan`.
         unit: see `read_recording`.
-        min_duration_s: a recording without a gapless stretch of this length is unusable.
+        drawings: whether to draw each recording.
 
     Returns:
         `recordings`, per file {`file`, `subject`, `session`, `status` (`ok`, `warning`, `unusable`), `reason`,
         `format`, `ch_names`, `left_out`, `sfreq_hz`, `duration_s`, `segments`, `n_events`, `event_labels`,
-        `amplitude_uv` (median over channels), `quality`, `bad_channels`, `meas_date`, `notes`}; one that cannot be
-        read has none after `reason`. `totals`. `exit_status`: 0 = all fine, 1 = usable with warnings, 2 = some
-        unusable.
+        `amplitude_uv` (median over channels), `quality`, `bad_channels`, `meas_date`, `notes`, and if asked for
+        `drawing` (see `draw`)}; one that cannot be read has none after `reason`. `electrodes` {`name`, `recordings`,
+        `bad` (how many have it, and it is bad in), `anode` and `cathode` ([x y z], None = unknown)}. `totals`.
+        `limits_uv` (`possible` and `usual` amplitudes). `harmless` (codes of notes that are no warning).
+        `exit_status`: 0 = all fine, 1 = usable with warnings, 2 = some unusable.
 
     Raises:
         UserError: no recording is found.
@@ -48,46 +54,44 @@ def check(
     found = scan(paths, subject_from)
     recordings: list[dict[str, Any]] = []
     seen: dict[str, str] = {}
+    electrodes: dict[str, dict[str, Any]] = {}
     with progress("check", len(found), "recordings") as meter:
         for one in found:
-            recordings.append(_check_one(one, unit, min_duration_s, seen))
+            recordings.append(_check_one(one, unit, seen, electrodes, drawings))
             meter.advance(note=one.file)
     by_status = Counter(entry["status"] for entry in recordings)
     usable = [entry for entry in recordings if entry["status"] != "unusable"]
     return {
         "recordings": recordings,
+        "electrodes": list(electrodes.values()),
         "totals": {
             "recordings": len(recordings),
             "subjects": len({entry["subject"] for entry in usable}),
             "duration_s": round(sum(entry["duration_s"] for entry in usable), 3),
             **{status: by_status[status] for status in STATUS},
         },
+        "limits_uv": {"possible": list(AMPLITUDE_UV), "usual": list(USUAL_UV)},
+        "harmless": sorted(FINE),
         "exit_status": max(STATUS[entry["status"]] for entry in recordings),
     }
 
 
-def _check_one(one: Found, unit: str | None, min_duration_s: float, seen: dict[str, str]) -> dict[str, Any]:
+def _check_one(
+    one: Found, unit: str | None, seen: dict[str, str], electrodes: dict[str, dict[str, Any]], drawings: bool
+) -> dict[str, Any]:
     entry: dict[str, Any] = {"file": one.file, "subject": one.subject, "session": one.session}
     try:
-        recording = read_recording(one.path, unit=unit)
+        recording = load(one, unit)
         quality, bad, notes = assess(recording)
         digest = content_hash(recording)
+        drawing = {"drawing": draw(recording, quality)} if drawings else {}
     except UserError as problem:
         return entry | {"status": "unusable", "reason": shown(str(problem))}
     except MemoryError:
         return entry | {"status": "unusable", "reason": shown(str(no_memory_error(one.path)))}
-    notes = [*recording.notes, *notes]
-    if one.note:
-        notes.append(Note("subject_guessed", one.note))
-    if (first := seen.setdefault(digest, one.file)) != one.file:
-        notes.append(Note("duplicate_content", f"same content as {first}"))
-    longest_s = max(segment.stop - segment.start for segment in recording.segments) / recording.sfreq_hz
-    reason = ""
-    if len(bad) == len(quality):
-        why = next(n.message for code in ("unit_suspect", "bad_channels") for n in notes if n.code == code)
-        reason = f"no good channel: {why}"
-    elif longest_s < min_duration_s:
-        reason = f"too short: {longest_s:g} s without a gap, at least {min_duration_s:g} s expected"
+    reason = unusable(recording, bad, notes)
+    notes = [*recording.notes, *notes, *file_notes(one, digest, seen)]
+    _count(electrodes, recording, bad)
     warned = any(note.code not in FINE for note in notes)
     amplitudes = [q["amplitude_uv"] for q in quality.values() if q["amplitude_uv"] is not None]
     return entry | {
@@ -106,4 +110,16 @@ def _check_one(one: Found, unit: str | None, min_duration_s: float, seen: dict[s
         "bad_channels": bad,
         "meas_date": recording.meas_date.isoformat() if recording.meas_date else None,
         "notes": [asdict(note) for note in notes],
+        **drawing,
     }
+
+
+def _count(electrodes: dict[str, dict[str, Any]], recording: Recording, bad: list[str]) -> None:
+    """Adds a recording's channels to what is known of them; a place is that of the first recording that has one."""
+    for name, position in zip(recording.ch_names, recording.positions):
+        one = electrodes.setdefault(name, {"name": name, "recordings": 0, "bad": 0, "anode": None, "cathode": None})
+        one["recordings"] += 1
+        one["bad"] += name in bad
+        for which, point in zip(("anode", "cathode"), position):
+            if one[which] is None and not np.isnan(point).any():
+                one[which] = [round(float(x), 4) for x in point]

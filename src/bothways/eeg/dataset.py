@@ -5,14 +5,14 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Float32, Int
 from torch import Tensor
 
 from bothways.config import MaskingConfig, PatchConfig
 from bothways.draws import generator
 from bothways.eeg.labels import Windows
 from bothways.eeg.patches import LogSpectrum, PatchEmbedding
-from bothways.eeg.store import Store
+from bothways.eeg.store import MISSING, STEP, Store
 from bothways.errors import BothwaysWarning, UserError
 from bothways.masking import actions, block_positions, neighbours, random_positions
 
@@ -60,6 +60,8 @@ class WindowSource:
         self.together = patches.tokens == "all_channels"
         used = np.unique(windows.recording)
         self.channels = {int(r): self._channels(int(r)) for r in used}
+        self.positions = {int(r): self._positions(int(r)) for r in used}
+        self.log_scales_uv = {int(r): self._log_scale_uv(int(r)) for r in used}
         self.near = {int(r): self._near(int(r)) for r in used}
         if patches.baseline:
             self._check_baselines()
@@ -83,14 +85,11 @@ class WindowSource:
         real = np.zeros((n_batch, most, self.n_patches), dtype=bool)
         log_scale_uv = np.zeros((n_batch, most), dtype=np.float32)
         positions = np.full((n_batch, most, 2, 3), np.nan, dtype=np.float32)
-        for i, (window, epoch, recording) in enumerate(zip(ids, epochs, recordings)):
-            channels = self.channels[int(recording)]
-            start = self._start(int(window), int(epoch))
-            signal = self.store.read(int(recording), start, n_samples)
-            n = len(channels)
-            signals[i, :n], real[i, :n] = self._pick(signal, int(window))
-            log_scale_uv[i, :n] = self._log_scale_uv(int(recording))
-            positions[i, :n] = self._positions(int(recording))
+        for i, (window, epoch, recording) in enumerate(zip(ids.tolist(), epochs.tolist(), recordings.tolist())):
+            n = len(self.channels[recording])
+            real[i, :n] = self._read(window, self._start(window, epoch), signals[i, :n])
+            log_scale_uv[i, :n] = self.log_scales_uv[recording]
+            positions[i, :n] = self.positions[recording]
         batch = {
             "signals": torch.from_numpy(signals),
             "patch_mask": torch.from_numpy(real),
@@ -107,11 +106,11 @@ class WindowSource:
 
     def usable(self) -> Bool[np.ndarray, " n"]:
         """Returns which windows hold at least one real patch, as they are cut (not shifted); reads each once."""
-        n_samples = self.n_patches * self.patch_samples
         found = np.zeros(len(self), dtype=bool)
-        for window, (recording, start) in enumerate(zip(self.windows.recording, self.windows.start)):
-            signal = self.store.read(int(recording), int(start), n_samples)
-            found[window] = self._pick(signal, window)[1].any()
+        for window, (recording, start) in enumerate(zip(self.windows.recording.tolist(), self.windows.start.tolist())):
+            channels = len(self.channels[recording])
+            signals = np.empty((channels, self.n_patches * self.patch_samples), dtype=np.float32)
+            found[window] = self._read(window, start, signals).any()
         return found
 
     def _patch_samples(self) -> int:
@@ -151,7 +150,7 @@ class WindowSource:
         return np.asarray(self.store.recordings[recording].positions, dtype=np.float32)[self.channels[recording]]
 
     def _near(self, recording: int) -> list[list[int]]:
-        return neighbours(np.zeros((1, 1)) if self.together else _distances(self._positions(recording)))
+        return neighbours(np.zeros((1, 1)) if self.together else _distances(self.positions[recording]))
 
     def _log_scale_uv(self, recording: int) -> Float[np.ndarray, " C"]:
         scale_uv = np.asarray(self.store.recordings[recording].scale_uv)[self.channels[recording]]
@@ -165,16 +164,24 @@ class WindowSource:
         last = min(start + self.jitter_samples, int(self.windows.latest[window]))
         return int(generator("jitter", self.seed, epoch, window).integers(first, last + 1))
 
-    def _pick(
-        self, signal: Float[np.ndarray, "c S"], window: int
-    ) -> tuple[Float[np.ndarray, "C S"], Bool[np.ndarray, "C N"]]:
-        """Returns the model's channels with missing samples at 0, and which of their patches are real."""
+    def _read(self, window: int, start: int, signals: Float32[np.ndarray, "C S"]) -> Bool[np.ndarray, "C N"]:
+        """Fills in the model's channels from `start` (robust SD units, missing samples 0); returns the real patches.
+
+        A window is worked on while it is in the processor's cache, and what need not be done is left out: reading is
+        to keep up with plain copying.
+        """
         recording = int(self.windows.recording[window])
-        picked = signal[self.channels[recording]]
-        missing = np.isnan(picked)
-        share = missing.reshape(len(picked), self.n_patches, -1).mean(2)
-        good = self.good[recording, str(self.windows.subject[window])]
-        return np.where(missing, 0, picked), (share <= MOST_MISSING) & good[:, None]
+        steps = self.store.read_steps(recording, start, signals.shape[1])
+        if self.together:
+            steps = steps[self.channels[recording]]
+        signals[:] = steps
+        signals *= np.float32(STEP)
+        real = self.good[recording, str(self.windows.subject[window])][:, None].repeat(self.n_patches, 1)
+        if steps.min(initial=0) == MISSING:
+            missing = steps == MISSING
+            signals[missing] = 0
+            real &= missing.reshape(*real.shape, -1).mean(2) <= MOST_MISSING
+        return real
 
     def _names(self, recording: int) -> list[str]:
         """Returns the names of the channels in the model's order."""

@@ -6,17 +6,19 @@ takes an unknown unit for volts. Here each channel keeps its own rate and unit a
 
 import re
 import unicodedata
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64, Int32
+from jaxtyping import Int32, UInt8
 
 from bothways.errors import UserError
 
 MAX_SIGNALS = 10_000
+_BLOCK_BYTES = 2**26
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 
 
@@ -38,6 +40,13 @@ class EdfSignal:
         return self.label in ("EDF Annotations", "BDF Annotations")
 
     @property
+    def scale(self) -> tuple[float, float]:
+        """Factor and offset from a stored integer to the channel's own unit."""
+        (low, high), (digital_low, digital_high) = self.physical, self.digital
+        gain = (high - low) / (digital_high - digital_low)
+        return gain, low - digital_low * gain
+
+    @property
     def no_scale(self) -> tuple[str, tuple[float, float]] | None:
         """The range that is no scale, and which it is (`physical`, `digital`); None = both are."""
         if not np.isfinite(self.physical).all() or self.physical[0] == self.physical[1]:
@@ -56,8 +65,9 @@ class EdfFile:
     start: datetime | None
     record_s: float
     signals: list[EdfSignal]
-    records: np.ndarray
-    """Bytes of the whole records, [n_records, bytes_per_record], memory-mapped."""
+    data_start: int
+    n_records: int
+    record_bytes: int
     sample_bytes: int
     notes: list[tuple[str, str]] = field(default_factory=list)
 
@@ -65,10 +75,29 @@ class EdfFile:
         """Samples in a second."""
         return signal.n_per_record / self.record_s
 
+    def blocks(self) -> Iterator[tuple[int, UInt8[np.ndarray, "n bytes"]]]:
+        """Yields the bytes of the whole records, so many at a time that memory stays bounded, and which is the first.
+
+        Each block is a map of its own: the pages of a map that is kept count as memory in use.
+        """
+        at_once = max(_BLOCK_BYTES // self.record_bytes, 1)
+        for first in range(0, self.n_records, at_once):
+            shape = (min(at_once, self.n_records - first), self.record_bytes)
+            yield first, np.memmap(self.path, np.uint8, "r", self.data_start + first * self.record_bytes, shape)
+
+    def pieces(self, signals: Sequence[EdfSignal]) -> Iterator[tuple[int, list[Int32[np.ndarray, " t"]]]]:
+        """Yields the stored integers of some channels, a piece of time after the other, and its first record."""
+        for first, block in self.blocks():
+            yield first, [self._integers(block, signal) for signal in signals]
+
     def digital(self, signal: EdfSignal) -> Int32[np.ndarray, " T"]:
         """Returns the stored integers of one channel."""
+        whole = [integers for _, (integers,) in self.pieces([signal])]
+        return np.concatenate(whole) if whole else np.zeros(0, np.int32)
+
+    def _integers(self, block: UInt8[np.ndarray, "n bytes"], signal: EdfSignal) -> Int32[np.ndarray, " t"]:
         width = self.sample_bytes
-        columns = self.records[:, signal.offset * width : (signal.offset + signal.n_per_record) * width]
+        columns = block[:, signal.offset * width : (signal.offset + signal.n_per_record) * width]
         flat = np.ascontiguousarray(columns)
         if width == 2:
             return flat.view("<i2").reshape(-1).astype(np.int32)
@@ -77,19 +106,16 @@ class EdfFile:
         padded[:, 1:] = bytes3
         return padded.view("<i4").reshape(-1) >> 8
 
-    def physical(self, signal: EdfSignal) -> Float64[np.ndarray, " T"]:
-        """Returns the samples of one channel in its own unit."""
-        (low, high), (digital_low, digital_high) = signal.physical, signal.digital
-        gain = (high - low) / (digital_high - digital_low)
-        return self.digital(signal) * gain + (low - digital_low * gain)
-
     def annotations(self) -> tuple[list[float | None], list[tuple[float, float, str]]]:
         """Returns the start of each record (None = not given) and the texts as (onset_s, duration_s, text)."""
-        starts: list[float | None] = [None] * len(self.records)
+        starts: list[float | None] = [None] * self.n_records
         texts: list[tuple[float, float, str]] = []
         width = self.sample_bytes
         signals = [signal for signal in self.signals if signal.is_annotation]
-        for index, record in enumerate(self.records):
+        if not signals:
+            return starts, texts
+        records = (record for _, block in self.blocks() for record in block)
+        for index, record in enumerate(records):
             for place, signal in enumerate(signals):
                 piece = record[signal.offset * width : (signal.offset + signal.n_per_record) * width].tobytes()
                 for number, entry in enumerate(piece.split(b"\x00")):
@@ -180,18 +206,16 @@ def open_edf(path: Path) -> EdfFile:
         )  # fmt: skip
     if rest and n_records >= n_declared:
         notes.append(("truncated", f"the last {rest} bytes are no whole record and are left out"))
-    records = (
-        np.memmap(path, np.uint8, "r", 256 * (1 + n_signals), (n_records, record_bytes))
-        if n_records
-        else np.zeros((0, record_bytes), np.uint8)
-    )
     reserved = fixed[192:236].decode("latin-1").strip()
     kind = "BDF" if biosemi else "EDF"
     plus = re.match(r"(EDF|BDF)\+([CD])", reserved)
     start = _start(fixed, plus is not None)
     if start is None:
         notes.append(("bad_date", f"start {fixed[168:184].decode('latin-1')!r} is no date; taken for unknown"))
-    return EdfFile(path, f"{kind}+{plus[2]}" if plus else kind, start, record_s, signals, records, sample_bytes, notes)
+    return EdfFile(
+        path, f"{kind}+{plus[2]}" if plus else kind, start, record_s, signals, 256 * (1 + n_signals), n_records,
+        record_bytes, sample_bytes, notes,
+    )  # fmt: skip
 
 
 def _incomplete(path: Path, size: int, needed: int, n_signals: int | None) -> None:

@@ -1,39 +1,61 @@
-"""Labels and calibration stretches from CSV or from the recordings' own events; the table of windows."""
+"""Labels and calibration stretches: from a CSV, from the recordings' own events, from annotation files beside them."""
 
+import contextlib
+import math
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int64
 
-from bothways.config import WindowConfig
-from bothways.eeg.recording import Note
-from bothways.eeg.scan import by_ending, plain, read_table
-from bothways.eeg.store import Store, StoredRecording
+from bothways.config import LabelConfig
+from bothways.eeg.annotations import EDF_ENDINGS, Annotated, read_annotations
+from bothways.eeg.recording import Note, listed
+from bothways.eeg.scan import read_table
+from bothways.eeg.store import Store
 from bothways.errors import UserError
 
-NO_CLASS = re.compile(r"(?i)^(sleep stage \?|\[?total time.*|recording (starts|ends))$")
-"""Annotations that mark the recording and no state in it."""
+EVENTS = "events"
+"""The source of labels that is no file: the recordings' own events."""
+NO_CLASS = re.compile(
+    r"(?i)sleep stage (\?|unscored|unknown|n/a)|unscored|not scored|unknown stage|\?|n/a|nan|"
+    r"\[?total time\b.*|recording (starts?|ends?|started|ended|stopped)|(start|end|stop) (of )?recording|"
+    r"(new segment|boundary|bad boundary|edge boundary|bad_acq_skip)/?"
+)
+"""What marks a stretch as not scored, or marks the recording and no state in it; a class only by its exact name."""
+_LONGEST_S = 1e8
+"""Seconds (three years) beyond which a time is a date and no place in a recording."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """A row of a CSV: a stretch of a file, in true seconds since its start, or the whole of it (no onset)."""
+    """A labelled stretch: of a file, or of every recording of a subject (no file).
+
+    Attributes:
+        file: name of the recording, or the end of it; "" = every recording of `subject`.
+        onset_s: true seconds since the recording's start; None = the whole recording.
+        duration_s: seconds.
+        label: the class; None = none.
+        subject: whose.
+        channel: where the label is one channel's; a window takes it for all of its channels.
+    """
 
     file: str
     onset_s: float | None = None
     duration_s: float | None = None
     label: str | None = None
     subject: str | None = None
+    channel: str | None = None
 
 
 @dataclass(frozen=True)
 class Spans:
-    """What a CSV said, with what was left out of it."""
+    """Stretches, with what was changed or left out in reading them."""
 
     rows: list[Span]
     notes: list[Note] = field(default_factory=list)
@@ -95,15 +117,143 @@ class Windows:
         }
 
 
-def read_labels(path: str | Path) -> Spans:
-    """Reads a CSV `file,label` or `file,onset_s,duration_s,label`; labels stay the text they are.
+def find_labels(source: str | Path, store: Store, rules: LabelConfig | None = None) -> Spans:
+    """Returns the labels of a store's recordings, each under the name of its class.
 
-    Rows without a label are left out and counted; other columns are ignored and named.
+    Args:
+        source: `events` = the recordings' own; an annotations-only EDF, or a folder of them (see
+            `annotations.read_annotations`); else a CSV (see `read_labels`).
+        store: the prepared recordings.
+        rules: which label is which class, and how long an event lasts that does not say it.
 
     Raises:
-        UserError: not readable, a column missing, a time that is no number, or no labelled row.
+        UserError: nothing can be read there, nothing is left, or two classes differ in case or spaces only.
     """
-    spans = _read_spans(Path(path), ("file", "label"))
+    rules = rules or LabelConfig()
+    if str(source) == EVENTS:
+        return labels_from_events(store, rules)
+    path = Path(source)
+    if not path.exists():
+        raise UserError(f"{path}: expected `{EVENTS}`, a CSV, a hypnogram (EDF) or a folder of them; check the path")
+    if path.is_dir() or path.name.lower().endswith(EDF_ENDINGS):
+        annotated, notes = read_annotations(path, [(r.file, r.meas_date) for r in store.recordings])
+        return _as_classes(Spans(_of(annotated), notes), rules, str(path))
+    return _as_classes(read_labels(path, rules.duration_s), rules, str(path))
+
+
+def labels_from_events(store: Store, rules: LabelConfig | None = None) -> Spans:
+    """Returns the recordings' own events as labels; see `find_labels`.
+
+    Raises:
+        UserError: no event is left, or two classes differ in case or spaces only.
+    """
+    annotated = [Annotated(r.file, [(e.onset_s, e.duration_s, e.label) for e in r.events]) for r in store.recordings]
+    notes = []
+    for code, what in (("events_outside", "begin where no data are"), ("events_shortened", "run past their data")):
+        files = [r.file for r in store.recordings if any(note.code == code for note in r.notes)]
+        if files:  # said when they were read; a label is lost with them
+            notes.append(Note(code, f"events {what} in {len(files)} recordings: {listed(files)}"))
+    return _as_classes(Spans(_of(annotated), notes), rules or LabelConfig(), f"{store.path}: events")
+
+
+def _of(annotated: Iterable[Annotated]) -> list[Span]:
+    return [Span(one.file, *event) for one in annotated for event in one.events]
+
+
+def _as_classes(spans: Spans, rules: LabelConfig, source: str) -> Spans:
+    """Turns labels as given into classes; what is no class, or lasts no time, is left out and noted."""
+    counts = Counter(row.label for row in spans.rows if row.label)
+    key_of = {label: _key_of(label, rules.map) for label in counts}
+    dropped = {label: n for label, n in counts.most_common() if key_of[label] is None}
+    points, lasting = Counter[str](), []
+    for row in spans.rows:
+        if not row.label or (key := key_of[row.label]) is None:
+            continue
+        label, duration_s = rules.map.get(key, key), row.duration_s
+        if row.onset_s is not None and not duration_s:
+            duration_s = rules.duration_s
+            if duration_s is None:
+                points[row.label] += 1
+                continue
+        same = (label, duration_s) == (row.label, row.duration_s)  # most are: a copy takes longer than all the rest
+        lasting.append(row if same else replace(row, label=label, duration_s=duration_s))
+    unused = [key for key in rules.map if key not in key_of.values()]
+    notes = list(spans.notes)
+    if dropped:
+        notes.append(Note("no_class", f"labels that are no class: {_counted(dropped)}"))
+    if points:
+        advice = "set labels.duration_s to give them one"
+        notes.append(Note("no_duration", f"events without a duration are left out ({advice}): {_counted(points)}"))
+    if unused:
+        notes.append(Note("map_unused", f"labels.map fits no label: {', '.join(map(repr, unused))}"))
+    if channels := sum(row.channel is not None for row in lasting):
+        text = f"{channels} labels are of single channels; a window takes them for all of its channels"
+        notes.append(Note("channel_labels", text))
+    if not lasting:
+        why = "; ".join(note.message for note in notes) or "there are none at all"
+        raise UserError(f"{source}: expected labels, found no usable one: {why}")
+    classes = {row.label for row in lasting if row.label} | ({rules.background} if rules.background else set())
+    _check_names(classes)
+    if strangers := [name for name in rules.priority if name not in classes]:
+        notes.append(Note("priority_unused", f"labels.priority names what is no class: {', '.join(strangers)}"))
+    return Spans(lasting, notes)
+
+
+def _key_of(label: str, mapping: Mapping[str, str]) -> str | None:
+    """Returns the key of the mapping that a label falls under (without a mapping itself), or None."""
+    if label in mapping:
+        return label
+    if NO_CLASS.fullmatch(label):
+        return None
+    return next((key for key in mapping if _fits(key, label)), None) if mapping else label
+
+
+def _fits(pattern: str, label: str) -> bool:
+    try:
+        return re.fullmatch(pattern, label) is not None
+    except re.error:  # a name with a bracket in it is no pattern
+        return False
+
+
+def _check_names(classes: Iterable[str]) -> None:
+    """Refuses classes that are surely meant to be one: `Rest` and `rest`, `1` and `1.0`."""
+    alike: dict[str, str] = {}
+    for name in sorted(classes):
+        plain = " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+        with contextlib.suppress(ValueError):
+            plain = str(float(plain))
+        if (other := alike.setdefault(plain, name)) != name:
+            raise UserError(
+                f"labels: expected classes that differ in more than case, spaces or digits, got {other!r} and "
+                f"{name!r}; correct one, or name both in labels.map"
+            )
+
+
+def _counted(labels: Mapping[str, int]) -> str:
+    shown = [f"{label} ({n})" for label, n in labels.items()]
+    return ", ".join(shown[:20]) + (f" and {len(shown) - 20} more" if len(shown) > 20 else "")
+
+
+def read_labels(path: str | Path, duration_s: float | None = None) -> Spans:
+    """Reads a CSV `file,label`, `subject,label` or `file,onset_s,duration_s,label[,channel][,subject]`.
+
+    A row without onset and duration labels the whole recording, one without a file every recording of the subject.
+    Labels stay the text they are. Rows without a label are left out and counted; other columns are ignored and named.
+
+    Args:
+        path: the CSV.
+        duration_s: of rows with an onset that state none.
+
+    Raises:
+        UserError: not readable, a column missing, a time that is no number of seconds, or no labelled row.
+    """
+    path = Path(path)
+    table = read_table(path, ())
+    columns = table[0].keys() if table else set()
+    who = "subject" if "subject" in columns and "file" not in columns else "file"
+    if not columns >= {who, "label"}:
+        read_table(path, (who, "label"))  # says which is missing
+    spans = _to_spans(path, table, duration_s)
     rows = [row for row in spans.rows if row.label]
     if not rows:
         raise UserError(f"{path}: expected labelled rows, got {len(spans.rows)} rows and no label; fill in `label`")
@@ -119,251 +269,57 @@ def read_spans(path: str | Path) -> Spans:
     Raises:
         UserError: see `read_labels`.
     """
-    spans = _read_spans(Path(path), ("file", "onset_s", "duration_s"))
+    path = Path(path)
+    spans = _to_spans(path, read_table(path, ("file", "onset_s", "duration_s")))
     if not spans.rows:
         raise UserError(f"{path}: expected rows of file,onset_s,duration_s, got none")
     return spans
 
 
-def _read_spans(path: Path, required: tuple[str, ...]) -> Spans:
-    table = read_table(path, required)
-    known = {"file", "onset_s", "duration_s", "label", "subject"}
+def _to_spans(path: Path, table: Sequence[dict[str, str]], default_s: float | None = None) -> Spans:
+    known = {"file", "onset_s", "duration_s", "label", "subject", "channel"}
     others = sorted(set(table[0]) - known) if table else []
     notes = [Note("columns_ignored", f"columns not used: {', '.join(others)}")] if others else []
-    rows = []
+    rows, commas = [], []
     for number, row in enumerate(table, 2):
-        onset_s, duration_s = (_seconds(path, number, row, name) for name in ("onset_s", "duration_s"))
+        line = f"{path}: line {number}"
+        onset_s, duration_s = (_seconds(line, row, name) for name in ("onset_s", "duration_s"))
+        if onset_s is not None and not duration_s:
+            duration_s = default_s or duration_s
         if (onset_s is None) != (duration_s is None):
-            raise UserError(
-                f"{path}: line {number}: expected both onset_s and duration_s or neither; fill in the other"
-            )
+            advice = ", or set labels.duration_s" if duration_s is None else ""
+            raise UserError(f"{line}: expected both onset_s and duration_s or neither; fill in the other{advice}")
         if duration_s is not None and duration_s <= 0:
-            raise UserError(f"{path}: line {number}: expected a duration_s above 0, got {duration_s:g}")
-        if not row["file"]:
-            raise UserError(f"{path}: line {number}: expected a file name, got none")
-        rows.append(Span(row["file"], onset_s, duration_s, row.get("label") or None, row.get("subject") or None))
+            raise UserError(f"{line}: expected a duration_s above 0, got {duration_s:g}")
+        file, subject = row.get("file", ""), row.get("subject") or None
+        if not file and (subject is None or onset_s is not None):
+            raise UserError(f"{line}: expected a file name, got none; only a label of a whole subject needs none")
+        commas += [text for name in ("onset_s", "duration_s") if "," in (text := row.get(name, ""))]
+        rows.append(Span(file, onset_s, duration_s, row.get("label") or None, subject, row.get("channel") or None))
+    if commas:
+        notes.append(Note("decimal_comma", f"{len(commas)} times have a decimal comma: {', '.join(commas[:3])}"))
     return Spans(rows, notes)
 
 
-def _seconds(path: Path, number: int, row: dict[str, str], name: str) -> float | None:
+def _seconds(line: str, row: Mapping[str, str], name: str) -> float | None:
     text = row.get(name, "")
-    if not text or text == "n/a":
+    if not text or (text == "n/a" and name == "duration_s"):  # an onset that is not known is not the whole recording
         return None
     try:
-        value = float(text)
+        value = float(text.replace(",", ".") if text.count(",") == 1 and "." not in text else text)
     except ValueError:
-        value = float("nan")
-    if not np.isfinite(value):
-        raise UserError(f"{path}: line {number}: expected seconds in {name}, got {text!r}")
-    return value
-
-
-def labels_from_events(store: Store, mapping: Mapping[str, str] | None = None) -> Spans:
-    """Returns the recordings' own events that last some time as labels.
-
-    Args:
-        store: the prepared recordings.
-        mapping: event label -> class, others are left out; None = every event under its own name but those that
-            mean 'unscored' (`Sleep stage ?`) or the recording itself.
-
-    Raises:
-        UserError: no event is left.
-    """
-    rows, dropped = [], Counter[str]()
-    for recording in store.recordings:
-        for event in recording.events:
-            label = mapping.get(event.label) if mapping is not None else event.label
-            if label is None or event.duration_s <= 0 or (mapping is None and NO_CLASS.search(label)):
-                dropped[event.label] += 1
-            else:
-                rows.append(Span(recording.file, event.onset_s, event.duration_s, label))
-    if not rows:
-        raise UserError(
-            f"{store.path}: no event with a duration can serve as a label; events: "
-            f"{', '.join(dropped) or 'none'}; map them by name or give a CSV"
-        )
-    shown = ", ".join(f"{label} ({n})" for label, n in dropped.most_common(8))
-    return Spans(rows, [Note("events_not_labels", f"events that give no label: {shown}")] if dropped else [])
-
-
-Region = tuple[int, int, str | None, str | None]
-"""Samples [start, stop), label, subject."""
-
-
-def cut_windows(
-    store: Store,
-    windows: WindowConfig,
-    labels: Spans | Sequence[Span] | None = None,
-    *,
-    recordings: Collection[int] | None = None,
-    spans: Spans | Sequence[Span] | None = None,
-) -> Windows:
-    """Cuts recordings into windows that lie wholly in one segment and in one labelled or unlabelled stretch.
-
-    A stretch is cut from its beginning in steps of `stride_s`; what is left at its end is no window. No window is
-    covered by a label in part.
-
-    Args:
-        store: the prepared recordings.
-        windows: length and stride.
-        labels: where given, labelled stretches carry their label and the rest -1; where not, all are -1.
-        recordings: indices to use; None = all.
-        spans: where given, only windows inside these stretches.
-
-    Raises:
-        UserError: no row fits a recording, a name fits several, labels contradict each other, or no window fits.
-    """
-    notes = [note for given in (labels, spans) if isinstance(given, Spans) for note in given.notes]
-    rows_labels = _rows_of(store, labels, "labels", notes)
-    rows_spans = _rows_of(store, spans, "spans", notes)
-    chosen = None if recordings is None else set(recordings)
-    length, stride = (max(round(s * store.signal.sfreq_hz), 1) for s in (windows.window_s, windows.stride_s))
-    classes = sorted({row.label for rows in (rows_labels or {}).values() for row in rows if row.label})
-    table: list[tuple[int, int, int, str, int, int]] = []
-    short: list[str] = []
-    outside: list[str] = []
-    for index, recording in enumerate(store.recordings):
-        if chosen is not None and index not in chosen:
-            continue
-        before = len(table)
-        outside += [
-            f"{row.label} in {recording.file}"
-            for row in (rows_labels or {}).get(index, [])
-            if not _stretches(recording, row, store.signal.sfreq_hz)
-        ]
-        for start, stop, label, subject in _regions(store, index, rows_labels, rows_spans):
-            number = classes.index(label) if label is not None else -1
-            if label is not None and stop - start < length:
-                short.append(f"{label} in {recording.file}")
-            table += [
-                (index, at, number, subject or recording.subject, start, stop - length)
-                for at in range(start, stop - length + 1, stride)
-            ]
-        if len(table) == before and (spans is None or index in (rows_spans or {})):
-            seconds = recording.n_samples / store.signal.sfreq_hz
-            notes.append(
-                Note("no_window", f"{recording.file}: no window of {windows.window_s:g} s fits in {seconds:g} s")
-            )
-    for code, which, what in (
-        ("label_outside", outside, "hold no sample of their recording"),
-        ("label_too_short", short, "are shorter than a window"),
-    ):
-        if which:
-            notes.append(Note(code, f"{len(which)} labelled stretches {what}: {', '.join(which[:4])}"))
-    if not table:
-        files = [store.recordings[i].file for i in sorted(recordings or ())][:4]
-        raise UserError(
-            f"{', '.join(files) or store.path}: no window of {windows.window_s:g} s fits in the recordings; "
-            "choose a shorter one"
-        )
-    columns = list(zip(*table))
-    numbers = [np.array(columns[i], np.int64) for i in (0, 1, 2, 4, 5)]
-    return Windows(
-        numbers[0], numbers[1], numbers[2], np.array(columns[3], dtype=np.str_), numbers[3], numbers[4],
-        length, classes, notes,
-    )  # fmt: skip
-
-
-def _rows_of(
-    store: Store, given: Spans | Sequence[Span] | None, what: str, notes: list[Note]
-) -> dict[int, list[Span]] | None:
-    """Sorts rows to the recordings that they name."""
-    if given is None:
-        return None
-    rows = given.rows if isinstance(given, Spans) else list(given)
-    by_file: dict[int, list[Span]] = {}
-    unmatched: list[str] = []
-    dropped: list[str] = []
-    exact = {recording.file: [index] for index, recording in enumerate(store.recordings)}
-    find = by_ending([recording.file for recording in store.recordings])
-    places: dict[str, list[int]] = {}
-    for row in rows:
-        if row.file not in places:
-            places[row.file] = exact.get(row.file) or find(row.file)
-        fits = places[row.file]
-        if len(fits) > 1:
-            names = ", ".join(store.recordings[i].file for i in fits[:3])
-            raise UserError(f"{what}: {row.file} fits {len(fits)} recordings ({names}); write more of the path")
-        if fits:
-            by_file.setdefault(fits[0], []).append(row)
-            if len(plain(row.file)) > len(file := store.recordings[fits[0]].file):
-                dropped.append(f"{file} for {row.file}")
-        else:
-            unmatched.append(row.file)
-    if not by_file:
-        raise UserError(
-            f"{what}: none of {len(rows)} rows names a recording of the store: "
-            f"{', '.join(dict.fromkeys(unmatched[:3]))} against {store.recordings[0].file}"
-        )
-    if unmatched:
-        shown = ", ".join(list(dict.fromkeys(unmatched))[:4])
-        notes.append(Note("rows_unmatched", f"{what}: {len(unmatched)} rows name no recording: {shown}"))
-    if dropped:
-        shown = ", ".join(list(dict.fromkeys(dropped))[:4])
-        notes.append(
-            Note("folders_dropped", f"{what}: {len(dropped)} rows name folders that the store does not; taken {shown}")
-        )
-    return by_file
-
-
-def _regions(
-    store: Store, index: int, labels: dict[int, list[Span]] | None, spans: dict[int, list[Span]] | None
-) -> list[Region]:
-    recording, sfreq_hz = store.recordings[index], store.signal.sfreq_hz
-    regions: list[Region] = [(s.start, s.stop, None, None) for s in recording.segments]
-    if spans is not None:
-        regions = [
-            (max(a, start), min(b, stop), None, row.subject)
-            for row in spans.get(index, [])
-            for start, stop in _stretches(recording, row, sfreq_hz)
-            for a, b, _, _ in regions
-        ]
-    if labels is not None and index in labels:
-        labelled = _labelled(recording, labels[index], sfreq_hz)
-        regions = [piece for region in regions for piece in _divided(region, labelled)]
-    return sorted((r for r in regions if r[1] > r[0]), key=lambda r: r[:2])
-
-
-def _stretches(recording: StoredRecording, row: Span, sfreq_hz: float) -> list[tuple[int, int]]:
-    """Where a row lies in stored samples: true time, so a stretch over a gap falls into pieces."""
-    if row.onset_s is None or row.duration_s is None:
-        return [(s.start, s.stop) for s in recording.segments]
-    pieces = []
-    for segment in recording.segments:
-        start = segment.start + round((row.onset_s - segment.onset_s) * sfreq_hz)
-        stop = segment.start + round((row.onset_s + row.duration_s - segment.onset_s) * sfreq_hz)
-        start, stop = max(start, segment.start), min(stop, segment.stop)
-        if stop > start:
-            pieces.append((start, stop))
-    return pieces
-
-
-def _labelled(recording: StoredRecording, rows: Sequence[Span], sfreq_hz: float) -> list[tuple[int, int, str]]:
-    labelled: list[tuple[int, int, str]] = []
-    pieces = sorted((*piece, row.label) for row in rows for piece in _stretches(recording, row, sfreq_hz) if row.label)
-    for start, stop, label in pieces:
-        if labelled and start < labelled[-1][1]:
-            if labelled[-1][2] != label:
-                raise UserError(
-                    f"labels: {recording.file}: {labelled[-1][2]!r} and {label!r} overlap at stored second "
-                    f"{start / sfreq_hz:g}; a moment has one label, shorten or remove one"
-                )
-            start = labelled[-1][1]  # the same label twice: count each moment once
-        if stop > start:
-            labelled.append((start, stop, label))
-    return labelled
-
-
-def _divided(region: Region, labelled: Sequence[tuple[int, int, str]]) -> list[Region]:
-    start, stop, _, subject = region
-    pieces: list[Region] = []
-    at = start
-    for a, b, label in labelled:
-        a, b = max(a, start), min(b, stop)
-        if b > a:
-            pieces += [(at, a, None, subject), (a, b, label, subject)]
-            at = b
-    return [*pieces, (at, stop, None, subject)]
+        value = math.nan
+    if abs(value) <= _LONGEST_S:
+        return value
+    what = (
+        "a clock time or date"
+        if re.search(r"\d[:/T-]\d", text)
+        else "a date in seconds"
+        if math.isfinite(value)
+        else ""
+    )
+    advice = f", {what}; subtract the recording's start" if what else ""
+    raise UserError(f"{line}: expected seconds in {name}, got {text!r}{advice}")
 
 
 def baseline_spans(store: Store) -> list[Span]:

@@ -11,19 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from bothways.eeg.channels import digitised_positions, parse_labels, standard_positions
+from bothways.eeg.channels import parse_labels, trusted_positions
 from bothways.eeg.edf import status_events
 from bothways.eeg.recording import (
     Note,
     Recording,
     Segment,
     checked_rate,
+    held_or_lazy,
     leave_out,
     named,
     no_eeg_error,
     odd_case,
     odd_case_note,
     place_events,
+    placed,
     possible_uv,
     true_time_s,
     unit_in_uv,
@@ -58,7 +60,7 @@ def read_with_mne(path: Path, unit: str | None) -> Recording:
             raise UserError(
                 f"{path}: expected a recording that mne reads, but {_why(problem)}; check that it was copied whole"
             ) from None
-        recording = _convert(path, raw, unit)
+        recording = convert(path, raw, unit)
     ignored = (DeprecationWarning, FutureWarning, ResourceWarning)
     for text in dict.fromkeys(_one_line(w.message) for w in caught if not issubclass(w.category, ignored)):
         recording.notes.append(Note("reader", text))
@@ -141,13 +143,24 @@ def _warn_if_renamed(path: Path) -> None:
         warnings.warn(f"the header names {name}, which is not there; read {beside.name} beside it", stacklevel=2)
 
 
-def _convert(path: Path, raw: Any, unit: str | None) -> Recording:
+def convert(path: Path, raw: Any, unit: str | None, *, of_file: bool = True) -> Recording:
+    """Takes a recording over from mne.
+
+    Args:
+        path: its name.
+        raw: as mne has it.
+        unit: see `recording.read_recording`.
+        of_file: `raw` is what mne read from `path`; else it may have been worked on since, and is in volts.
+
+    Raises:
+        UserError: no EEG or no data, or the samples cannot be read.
+    """
     notes: list[Note] = []
     left_out: dict[str, str] = {}
     picks, channels = [], []
     types = raw.get_channel_types()
-    stated = getattr(raw, "_orig_units", None) or {}
-    unscaled = _unscaled_units(path, raw, types)
+    stated = (getattr(raw, "_orig_units", None) or {}) if of_file else {}
+    unscaled = _unscaled_units(path, raw, types) if of_file else {}
     for index, channel in enumerate(parse_labels(raw.ch_names)):
         label, kind = raw.ch_names[index], types[index]
         if kind != "eeg" and index not in unscaled:
@@ -165,22 +178,28 @@ def _convert(path: Path, raw: Any, unit: str | None) -> Recording:
     if raw.n_times == 0:
         raise UserError(f"{path}: no data: the recording has no samples; leave the file out")
     sfreq_hz = checked_rate(path, float(raw.info["sfreq"]))
-    data_uv = _samples(path, raw, picks, unit, stated, unscaled)
+    data_uv = held_or_lazy(
+        (len(picks), int(raw.n_times)), lambda rows: _samples(path, raw, picks[rows], unit, stated, unscaled)
+    )
     segments, events = _times(raw, types, sfreq_hz, notes)
-    positions = digitised_positions(raw.info, picks, channels)
+    points = np.array([raw.info["chs"][pick]["loc"][:3] for pick in picks], dtype=np.float64)
+    positions = trusted_positions(points, channels)
     if positions is not None:
         notes.append(Note("digitised_positions", "electrode positions are the file's own"))
     if odd := [f"{raw.ch_names[pick]} ({unscaled[pick]})" for pick in picks if odd_case(unscaled.get(pick, ""))]:
         notes.append(odd_case_note(odd))
-    ch_names = named(channels, notes)
+    if positions is None:
+        positions = placed(channels, notes)
+    ch_names = named(channels, notes, positions)
     file_names = [raw.ch_names[pick] for pick in picks]
     bads = set(raw.info["bads"])
     date = raw.info["meas_date"]
     return Recording(
         path, type(raw).__name__.removeprefix("Raw") or "FIF", data_uv, ch_names, file_names,
-        standard_positions(channels) if positions is None else positions, sfreq_hz, segments, events, left_out,
+        positions, sfreq_hz, segments, events, left_out,
         date.replace(tzinfo=None) if date else None, notes,
         [name for name, own in zip(ch_names, file_names) if own in bads],
+        [unscaled.get(pick, stated.get(raw.ch_names[pick], "")) for pick in picks],
     )  # fmt: skip
 
 

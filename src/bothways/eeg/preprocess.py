@@ -4,10 +4,11 @@ The filter is a finite one (windowed sinc, Hamming, mne's default transitions), 
 few seconds around it and on nothing across a gap; ends are extended by their own odd reflection, as in mne.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64
@@ -15,17 +16,19 @@ from scipy import fft
 
 from bothways.config import SignalConfig
 from bothways.eeg.quality import HALO_S, flat_samples
-from bothways.eeg.recording import Event, Note, Recording, Segment
+from bothways.eeg.recording import Event, LazyRows, Note, Recording, Segment, held_or_lazy
 
 _TOGETHER = 8
-"""Channels in one transform: the width of a vector register, and a bound on memory."""
+"""Channels in one transform: the width of a vector register."""
+_TRANSFORM_BYTES = 2**26
+"""Samples in one transform, as float32; of a longer segment a channel at a time."""
 
 
 @dataclass(frozen=True)
 class Prepared:
     """A recording after the filters, at the store's rate: microvolts, NaN where data are missing."""
 
-    data_uv: Float32[np.ndarray, "C T"]
+    data_uv: Float32[np.ndarray, "C T"] | LazyRows
     segments: list[Segment]
     events: list[Event]
     notes: list[Note]
@@ -43,21 +46,25 @@ def preprocess(recording: Recording, signal: SignalConfig, bad: Collection[str] 
     edges = [0]
     for segment in recording.segments:
         edges.append(edges[-1] + max(round((segment.stop - segment.start) * float(ratio)), 1))
-    out = np.empty((len(recording.ch_names), edges[-1]), np.float32)
-    segments = []
-    for old, start, stop in zip(recording.segments, edges, edges[1:]):
-        segments.append(Segment(start, stop, old.onset_s))
-        for at in range(0, len(out), _TOGETHER):
-            group = recording.data_uv[at : at + _TOGETHER, old.start : old.stop]
-            out[at : at + _TOGETHER, start:stop] = _filtered(
-                group, recording.sfreq_hz, ratio, band_hz, signal, stop - start
-            )
+    pieces = [(s.start, s.stop, start, stop) for s, start, stop in zip(recording.segments, edges, edges[1:])]
+    segments = [Segment(start, stop, s.onset_s) for s, (_, _, start, stop) in zip(recording.segments, pieces)]
+
+    def read(rows: slice) -> Float32[np.ndarray, "c T"]:
+        source = recording.data_uv[rows]
+        out = np.empty((len(source), edges[-1]), np.float32)
+        for old_start, old_stop, start, stop in pieces:
+            together = max(1, min(_TOGETHER, _TRANSFORM_BYTES // max(4 * (old_stop - old_start), 1)))
+            for at in range(0, len(out), together):
+                group = source[at : at + together, old_start:old_stop]
+                out[at : at + together, start:stop] = _filtered(
+                    group, recording.sfreq_hz, ratio, band_hz, signal, stop - start
+                )
+        return out
+
+    shape = (len(recording.ch_names), edges[-1])
+    data_uv = held_or_lazy(shape, read)
     if signal.reference == "average":
-        good = [name not in bad for name in recording.ch_names]
-        if any(good):
-            counted = out[good]
-            present = ~np.isnan(counted)
-            out -= np.where(present, counted, 0).sum(0) / np.maximum(present.sum(0), 1)
+        data_uv = _rereferenced(data_uv, [name not in bad for name in recording.ch_names])
     events = [
         replace(
             event,
@@ -67,7 +74,22 @@ def preprocess(recording: Recording, signal: SignalConfig, bad: Collection[str] 
         for old, new in zip(recording.segments, segments)
         if old.start <= event.start_sample < old.stop
     ]
-    return Prepared(out, segments, events, notes)
+    return Prepared(data_uv, segments, events, notes)
+
+
+def _rereferenced(data_uv: Float32[np.ndarray, "C T"] | LazyRows, good: Sequence[bool]) -> Any:
+    """Subtracts the mean of the good channels that are there at a moment; as much at a time as can be held."""
+    if not any(good):
+        return data_uv
+    total = np.zeros(data_uv.shape[1], np.float32)
+    count = np.zeros(data_uv.shape[1], np.int32)
+    for row, counted in zip(data_uv, good):
+        if counted:
+            present = ~np.isnan(row)
+            total += np.where(present, row, 0)
+            count += present
+    mean = total / np.maximum(count, 1).astype(np.float32)
+    return held_or_lazy(data_uv.shape, lambda rows: data_uv[rows] - mean)
 
 
 def _band(sfreq_hz: float, signal: SignalConfig, notes: list[Note]) -> tuple[float, float]:

@@ -1,11 +1,18 @@
-"""What is wrong with a channel, seen from its samples alone: cheap, deterministic, and said in numbers."""
+"""What is wrong with a channel, or with ten seconds of it, seen from samples alone: cheap, the same each time."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float32
+from jaxtyping import Bool, Float32, Int
+from scipy import fft
 
-from bothways.eeg.recording import Note, Recording
+from bothways.eeg.electrodes import Comparison
+from bothways.eeg.recording import Note, Recording, Segment, listed
+from bothways.eeg.scan import Found
 
 AMPLITUDE_UV = (0.1, 500.0)
 """Robust SD (within one second) that a living head can give at the scalp, with a wide margin."""
@@ -16,76 +23,210 @@ FLAT_S = 0.5
 HALO_S = 0.05
 """Taken as missing on both sides of missing data: there the low-pass still sees what was filled in."""
 MAX_FLAT, MAX_MISSING, MAX_CLIPPED = 0.5, 0.5, 0.05
-"""Shares of a channel's samples above which it is bad."""
+"""Shares of the samples of a channel, or of a stretch of it, above which it is bad."""
+STRETCH_S = 10
+"""Whole seconds that are judged together; what is left at a segment's end belongs to its last stretch."""
+MAX_BAD = 0.5
+"""Share of a channel's stretches above which all of it is bad."""
+MAX_LINE_NOISE = 0.5
+"""Share of the power above which the mains are worth a note."""
+MIN_DURATION_S = 1.0
+"""A recording without a gapless stretch of this length is unusable."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Where the seconds and stretches of a recording lie; none crosses a gap.
+
+    Attributes:
+        block: samples in a second.
+        seconds: first sample of each whole second.
+        owner: the stretch that each second belongs to.
+        stretches: samples [start, stop) of each.
+    """
+
+    block: int
+    seconds: Int[np.ndarray, " S"]
+    owner: Int[np.ndarray, " S"]
+    stretches: Int[np.ndarray, "W 2"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A channel's samples and which of them are missing, still, or at the amplifier's limit."""
+
+    data_uv: Float32[np.ndarray, " T"]
+    nan: Bool[np.ndarray, " T"]
+    still: Bool[np.ndarray, " T"]
+    clipped: Bool[np.ndarray, " T"]
 
 
 def assess(recording: Recording) -> tuple[dict[str, dict[str, Any]], list[str], list[Note]]:
-    """Measures each channel of a recording.
+    """Measures each channel of a recording, and each `STRETCH_S` of it; one channel at a time.
 
     Returns:
         per channel {`flat`, `missing`, `clipped` (shares 0 to 1), `amplitude_uv` (robust SD about each second's
         mean, flat stretches left out; None = no samples), `line_noise` {`50`, `60`: share of the power from 1 Hz
-        up}, `bad` (list of reasons)}; the bad channels; notes.
+        up}, `correlation` (see `electrodes.Comparison`; None = not compared), `bad` (list of reasons),
+        `bad_stretches` [[start, stop, reason]] (seconds of stored samples, gaps closed up; reason = `missing`, `flat`,
+        `clipped`, `amplitude` or `disconnected`)}; the bad channels; notes.
     """
+    grid = cut_grid(recording.segments, recording.sfreq_hz)
+    comparison = Comparison(len(recording.ch_names), grid.stretches, recording.sfreq_hz)
     quality: dict[str, dict[str, Any]] = {}
+    wrong: list[list[str]] = []
+    missing = 0
     for name, data_uv in zip(recording.ch_names, recording.data_uv):
-        still = flat_samples(data_uv, recording.sfreq_hz)
-        measured = _measure(data_uv, still, recording.sfreq_hz)
-        lost = _lost_share(still | np.isnan(data_uv), recording.sfreq_hz)
-        marked = ["marked bad in the file"] if name in recording.marked_bad else []
-        measured["bad"] = _reasons(measured, lost) + marked
-        quality[name] = measured
+        nan = np.isnan(data_uv)
+        row = Row(data_uv, nan, flat_samples(data_uv, recording.sfreq_hz), clipped_samples(data_uv))
+        quality[name], of_stretches = _measure(row, grid, recording.sfreq_hz)
+        quality[name]["bad"] += ["marked bad in the file"] if name in recording.marked_bad else []
+        wrong.append(of_stretches)
+        missing += int(np.count_nonzero(nan))
+        comparison.add(data_uv, nan | row.still)
+    found = comparison.result()
+    for index, (measured, of_stretches) in enumerate(zip(quality.values(), wrong)):
+        measured["correlation"] = found.correlation[index]
+        measured["bad"] += found.reasons[index]
+        for stretch in found.alone[index]:
+            of_stretches[stretch] = of_stretches[stretch] or "disconnected"
+        share = sum(map(bool, of_stretches)) / max(len(of_stretches), 1)
+        if share > MAX_BAD and not measured["bad"]:
+            measured["bad"].append(f"{share:.0%} {' or '.join(sorted({*of_stretches} - {''}))}")
+        measured["bad_stretches"] = _joined(of_stretches, grid, recording.sfreq_hz)
     bad = [name for name, measured in quality.items() if measured["bad"]]
-    notes = [Note("bad_channels", f"{len(bad)} of {len(quality)}: {_listed(bad, quality)}")] if bad else []
-    notes += _unit_notes([q["amplitude_uv"] for q in quality.values() if q["amplitude_uv"]])
-    flat = {name: q["flat"] for name, q in quality.items() if q["flat"] and name not in bad}
-    if flat:
-        names = ", ".join(f"{name} {share:.1%}" for name, share in list(flat.items())[:6])
-        more = f" and {len(flat) - 6} more" if len(flat) > 6 else ""
-        notes.append(Note("flat_stretches", f"stretches without any change are taken as missing: {names}{more}"))
-    missing = int(np.isnan(recording.data_uv).sum())
-    if missing:
-        notes.append(Note("missing_samples", f"{missing} samples are missing (not a number)"))
-    return quality, bad, notes
+    copies = [(recording.ch_names[later], recording.ch_names[first]) for later, first in found.copies]
+    return quality, bad, _notes(quality, bad, missing, copies)
 
 
-def _listed(bad: list[str], quality: dict[str, dict[str, Any]]) -> str:
-    shown = "; ".join(f"{name} ({', '.join(quality[name]['bad'])})" for name in bad[:6])
-    return shown + (f" and {len(bad) - 6} more" if len(bad) > 6 else "")
+def unusable(recording: Recording, bad: Sequence[str], notes: Sequence[Note]) -> str:
+    """Says why a recording can be used for nothing; empty = it can. `check` and `prepare` go by this alone.
+
+    Args:
+        recording: what was read.
+        bad: its bad channels, and
+        notes: its notes, both as `assess` gives them.
+    """
+    if len(bad) == len(recording.ch_names):
+        why = next(n.message for code in ("unit_suspect", "bad_channels") for n in notes if n.code == code)
+        return f"no good channel: {why}"
+    longest_s = max(segment.stop - segment.start for segment in recording.segments) / recording.sfreq_hz
+    if longest_s < MIN_DURATION_S:
+        return f"too short: {longest_s:g} s without a gap, at least {MIN_DURATION_S:g} s expected"
+    return ""
 
 
-def _measure(data_uv: Float32[np.ndarray, " T"], flat: Bool[np.ndarray, " T"], sfreq_hz: float) -> dict[str, Any]:
-    missing = np.isnan(data_uv)
-    n = len(data_uv)
-    measured: dict[str, Any] = {"missing": round(float(missing.mean()), 4) if n else 1.0}
-    good = data_uv[~missing] if missing.any() else data_uv
-    if len(good) == 0:
-        return measured | {"flat": 0.0, "clipped": 0.0, "amplitude_uv": None, "line_noise": {"50": 0.0, "60": 0.0}}
-    measured["flat"] = round(float(flat.mean()), 4)
-    measured["clipped"] = round(_clipped_share(good), 4)
-    if flat.any() and not flat.all():
-        moving = data_uv[~(missing | flat)]
-        good = moving if len(moving) else good
-    block = max(min(round(sfreq_hz), len(good)), 1)
-    blocks = good[: len(good) // block * block].reshape(-1, block)
-    centred = blocks - blocks.mean(1, keepdims=True)
+def file_notes(one: Found, digest: str, seen: dict[str, str]) -> list[Note]:
+    """What is to be said of a recording among others: whose it is, and whether its content came before.
+
+    Args:
+        one: the recording as it was found.
+        digest: `store.content_hash` of it.
+        seen: digest -> the first file that has it; this one is entered.
+    """
+    notes = [Note("subject_guessed", one.note)] if one.note else []
+    if (first := seen.setdefault(digest, one.file)) != one.file:
+        notes.append(Note("duplicate_content", f"same content as {first}"))
+    return notes
+
+
+def cut_grid(segments: Sequence[Segment], sfreq_hz: float) -> Grid:
+    """Cuts segments into whole seconds, and those into stretches; the last of a segment is up to twice as long."""
+    block = max(round(sfreq_hz), 1)
+    seconds, owner = [], []
+    stretches: list[tuple[int, int]] = []
+    for segment in segments:
+        count = (segment.stop - segment.start) // block
+        n = max(count // STRETCH_S, 1)
+        starts = segment.start + np.arange(n) * STRETCH_S * block
+        seconds.append(segment.start + np.arange(count) * block)
+        owner.append(len(stretches) + np.minimum(np.arange(count) // STRETCH_S, n - 1))
+        stretches += list(zip(starts.tolist(), [*starts[1:].tolist(), segment.stop]))
+    return Grid(block, np.concatenate(seconds), np.concatenate(owner), np.array(stretches))
+
+
+def _measure(row: Row, grid: Grid, sfreq_hz: float) -> tuple[dict[str, Any], list[str]]:
+    """Measures a channel, and says what is wrong with each stretch of it ("" = nothing)."""
+    data_uv, hole, n = row.data_uv, row.nan | row.still, len(row.data_uv)
+    n_there = n - np.count_nonzero(row.nan)
+    measured: dict[str, Any] = {
+        name: round(float(np.count_nonzero(mask) / max(n, 1)), 4)
+        for name, mask, n in (("missing", row.nan, n), ("flat", row.still, n), ("clipped", row.clipped, n_there))
+    }
+    centred, whole = _seconds(data_uv, hole, grid)
+    spread_uv = np.sqrt(np.einsum("ij,ij->i", centred, centred) / grid.block)
+    if not len(centred):  # no second without a hole: what is left, closed up
+        left = data_uv[~(row.nan if hole.all() else hole)]
+        block = max(min(grid.block, len(left)), 1)
+        centred = left[: len(left) // block * block].reshape(-1, block)
+        centred = centred - centred.mean(1, keepdims=True)
     # a long recording is judged by some whole seconds of it (single samples could fall in step with a rhythm)
     spread = np.abs(centred[:: max(len(centred) // 40, 1)])
-    measured["amplitude_uv"] = round(float(1.4826 * np.median(spread)), 4)
+    measured["amplitude_uv"] = round(1.4826 * _median(spread.ravel()), 4) if spread.size else None
     measured["line_noise"] = _line_noise(centred, sfreq_hz)
-    return measured
+    measured["bad"] = _reasons(measured, _lost_share(hole, sfreq_hz))
+    return measured, _judged(row, grid, grid.owner[whole], spread_uv)
+
+
+def _median(values: Float32[np.ndarray, " n"]) -> float:
+    """The upper middle one: as good here, and cheaper than numpy's."""
+    return float(np.partition(values, len(values) // 2)[len(values) // 2])
+
+
+def _seconds(
+    data_uv: Float32[np.ndarray, " T"], hole: Bool[np.ndarray, " T"], grid: Grid
+) -> tuple[Float32[np.ndarray, "s block"], Bool[np.ndarray, " S"]]:
+    """Returns the seconds without a hole, each minus its mean, and which they are."""
+
+    def cut(values: Any) -> Any:
+        n = len(grid.seconds)
+        if n and grid.seconds[-1] == (n - 1) * grid.block:
+            return values[: n * grid.block].reshape(n, grid.block)
+        return values[grid.seconds[:, None] + np.arange(grid.block)]
+
+    blocks, whole = cut(data_uv), np.ones(len(grid.seconds), bool)
+    if hole.any():
+        whole = ~cut(hole).any(1)
+        blocks = blocks[whole]
+    return blocks - blocks.mean(1, keepdims=True), whole
+
+
+def _judged(row: Row, grid: Grid, owner: Int[np.ndarray, " s"], spread_uv: Float32[np.ndarray, " s"]) -> list[str]:
+    """Judges the stretches of a channel by the rules for a whole channel; `spread_uv` is of their good seconds."""
+    n = len(grid.stretches)
+    low, high = AMPLITUDE_UV
+    outside = np.bincount(owner, (spread_uv < low) | (spread_uv > high), minlength=n)
+    wrong = np.where(outside > np.bincount(owner, minlength=n) / 2, "amplitude", "").astype(object)
+    start, stop = grid.stretches.T
+    for reason, mask, most in (
+        ("clipped", row.clipped, MAX_CLIPPED), ("flat", row.still, MAX_FLAT), ("missing", row.nan, MAX_MISSING),
+    ):  # fmt: skip
+        if mask.any():
+            total = np.concatenate([[0], np.cumsum(mask)])
+            wrong[total[stop] - total[start] > most * (stop - start)] = reason
+    return wrong.tolist()
+
+
+def _joined(wrong: Sequence[str], grid: Grid, sfreq_hz: float) -> list[list[Any]]:
+    """Joins neighbours with the same reason, in seconds of stored samples."""
+    joined = []
+    for reason, group in groupby(range(len(wrong)), lambda stretch: wrong[stretch]):
+        if reason:
+            places = list(group)
+            start, stop = grid.stretches[places[0], 0], grid.stretches[places[-1], 1]
+            joined.append([round(float(start / sfreq_hz), 3), round(float(stop / sfreq_hz), 3), reason])
+    return joined
 
 
 def _lost_share(hole: Bool[np.ndarray, " T"], sfreq_hz: float) -> float:
     """Share of the samples that are missing or flat, or within the halo that the filter takes with them."""
     if not hole.any():
         return 0.0
-    # how many holes lie within the halo of each sample, by a running sum
-    halo = round(HALO_S * sfreq_hz)
-    total = np.concatenate([[0], np.cumsum(hole)])
-    at = np.arange(len(hole))
-    near = total[np.minimum(at + halo + 1, len(hole))] - total[np.maximum(at - halo, 0)]
-    return float((near > 0).mean())
+    halo, n = round(HALO_S * sfreq_hz), len(hole)
+    starts, stops = np.flatnonzero(np.diff(hole, prepend=False, append=False)).reshape(-1, 2).T
+    starts, stops = np.maximum(starts - halo, 0), np.minimum(stops + halo, n)
+    taken = np.concatenate([[0], stops[:-1]])  # by the holes before
+    return float(np.maximum(stops - np.maximum(starts, taken), 0).sum() / n)
 
 
 def flat_samples(data_uv: Float32[np.ndarray, " T"], sfreq_hz: float) -> Bool[np.ndarray, " T"]:
@@ -107,39 +248,48 @@ def flat_samples(data_uv: Float32[np.ndarray, " T"], sfreq_hz: float) -> Bool[np
     return flat & ~np.isnan(data_uv)
 
 
-def _clipped_share(good: Float32[np.ndarray, " n"]) -> float:
-    """Share of samples that stand at the highest or lowest value three times or more in a row.
+def clipped_samples(data_uv: Float32[np.ndarray, " T"]) -> Bool[np.ndarray, " T"]:
+    """Returns which samples stand at the highest or lowest value three times or more in a row.
 
     An amplifier's limit collects what lies beyond it; the outermost step of a coarse but whole signal holds no more
     than the one inside it, and does not count.
     """
-    low, high = good.min(), good.max()
-    if low == high:
-        return 0.0
-    total = 0
+    clipped = np.zeros(len(data_uv), bool)
+    if not len(data_uv):
+        return clipped
+    low, high = data_uv.min(), data_uv.max()
+    if np.isnan(low):
+        low, high = np.fmin.reduce(data_uv), np.fmax.reduce(data_uv)
+    if not low < high:
+        return clipped
     for extreme in (low, high):
-        at = good == extreme
+        at = data_uv == extreme
         if (n := np.count_nonzero(at)) >= 3:
-            others = good[~at]
-            inside = others.min() if extreme == low else others.max()
-            if n <= 2 * np.count_nonzero(others == inside):
-                continue
-            inner = at[1:-1] & at[:-2] & at[2:]
-            total += int(np.count_nonzero(inner)) + 2 * int(np.count_nonzero(np.diff(inner.astype(np.int8)) == 1))
-    return min(total / len(good), 1.0)
+            others = data_uv[~at]
+            inside = (np.fmin if extreme == low else np.fmax).reduce(others)
+            if n > 2 * np.count_nonzero(others == inside):
+                inner = at[1:-1] & at[:-2] & at[2:]
+                for offset in range(3):
+                    clipped[offset : len(at) - 2 + offset] |= inner
+    return clipped
 
 
 def _line_noise(blocks: Float32[np.ndarray, "n block"], sfreq_hz: float) -> dict[str, float]:
     """Share of the power above 1 Hz that lies within 1 Hz of the mains, over some 30 seconds spread evenly."""
-    block = blocks.shape[1]
-    some = blocks[:: max(len(blocks) // 30, 1)]
-    power = (np.abs(np.fft.rfft(some * np.hanning(block).astype(np.float32), axis=1)) ** 2).mean(0)
+    if not blocks.size:
+        return {"50": 0.0, "60": 0.0}
+    taper, real, near = _bins(blocks.shape[1], sfreq_hz)
+    power = (np.abs(fft.rfft(blocks[:: max(len(blocks) // 30, 1)] * taper, axis=1)) ** 2).mean(0)
+    total = power[real].sum()
+    return {mains: round(float(power[at].sum() / total), 4) if total > 0 else 0.0 for mains, at in near.items()}
+
+
+@lru_cache(maxsize=16)
+def _bins(block: int, sfreq_hz: float) -> tuple[Any, Any, dict[str, Any]]:
+    """A taper for `block` samples, and which bins of their spectrum lie from 1 Hz up and at the mains."""
     hz = np.fft.rfftfreq(block, 1 / sfreq_hz)
-    total = power[hz >= 1].sum()
-    return {
-        str(mains): round(float(power[np.abs(hz - mains) <= 1.01].sum() / total), 4) if total > 0 else 0.0
-        for mains in (50, 60)
-    }
+    near = {str(mains): np.abs(hz - mains) <= 1.01 for mains in (50, 60)}
+    return np.hanning(block).astype(np.float32), hz >= 1, near
 
 
 def _reasons(measured: dict[str, Any], lost: float) -> list[str]:
@@ -157,6 +307,45 @@ def _reasons(measured: dict[str, Any], lost: float) -> list[str]:
     if measured["clipped"] > MAX_CLIPPED:
         reasons.append(f"{measured['clipped']:.0%} clipped")
     return reasons
+
+
+def _notes(
+    quality: dict[str, dict[str, Any]], bad: list[str], missing: int, copies: list[tuple[str, str]]
+) -> list[Note]:
+    notes = [Note("bad_channels", f"{len(bad)} of {len(quality)}: {_bad_listed(bad, quality)}")] if bad else []
+    notes += _unit_notes([q["amplitude_uv"] for q in quality.values() if q["amplitude_uv"]])
+    good = {name: q for name, q in quality.items() if name not in bad}
+    if flat := [f"{name} {q['flat']:.1%}" for name, q in good.items() if q["flat"]]:
+        notes.append(Note("flat_stretches", f"stretches without any change are taken as missing: {listed(flat)}"))
+    stretches: list[str] = []
+    for name, q in good.items():
+        if q["bad_stretches"]:
+            seconds = sum(stop - start for start, stop, _ in q["bad_stretches"])
+            reasons = " or ".join(sorted({reason for *_, reason in q["bad_stretches"]}))
+            stretches.append(f"{name} {seconds:.3g} s ({reasons})")
+    if stretches:
+        notes.append(Note("bad_stretches", f"of channels that are good elsewhere: {listed(stretches)}"))
+    if missing:
+        notes.append(Note("missing_samples", f"{missing} samples are missing (not a number)"))
+    for mains in ("50", "60"):
+        if noisy := [name for name, q in good.items() if q["line_noise"][mains] > MAX_LINE_NOISE]:
+            most = max(quality[name]["line_noise"][mains] for name in noisy)
+            notes.append(
+                Note(
+                    "line_noise",
+                    f"mains at {mains} Hz are up to {most:.0%} of the power: {listed(noisy)}; "
+                    f"prepare with notch_hz={mains}",
+                )
+            )
+    if copies:
+        pairs = listed([f"{later} = {first}" for later, first in copies])
+        notes.append(Note("copied_channels", f"the same samples twice: {pairs}; leave one out, or look for a bridge"))
+    return notes
+
+
+def _bad_listed(bad: list[str], quality: dict[str, dict[str, Any]]) -> str:
+    shown = "; ".join(f"{name} ({', '.join(quality[name]['bad'])})" for name in bad[:6])
+    return shown + (f" and {len(bad) - 6} more" if len(bad) > 6 else "")
 
 
 def _unit_notes(amplitudes_uv: list[float]) -> list[Note]:

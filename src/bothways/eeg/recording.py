@@ -3,21 +3,26 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Float64
 
-from bothways.eeg.channels import Channel, parse_labels, standard_positions, unique_names
+from bothways.eeg.channels import Channel, electrode_positions, parse_labels, unique_names
 from bothways.eeg.edf import EdfFile, EdfSignal, open_edf, status_events
 from bothways.errors import UserError
 
 UNITS_UV = {"V": 1e6, "mV": 1e3, "uV": 1.0, "nV": 1e-3}
 """Microvolts in one of each unit."""
+HELD_BYTES = 2**28
+"""Samples of a recording, as float32, up to which it is held in memory as a whole."""
+GROUP_BYTES = 2**27
+"""Of a larger one so much is held at a time."""
 _JITTER_S = 0.05
 """Record times of a file that calls itself continuous may be this inexact and mean no gap."""
 
@@ -49,6 +54,52 @@ class Event:
     start_sample: int
 
 
+class LazyRows:
+    """Rows [C T] of what is too large to hold, read again each time they are asked for.
+
+    It can be sliced, iterated over and turned into an array as an array can; `row_groups` is the way to go through it.
+    """
+
+    dtype = np.dtype(np.float32)
+    ndim = 2
+
+    def __init__(self, shape: tuple[int, int], read: "Callable[[slice], Float32[np.ndarray, 'c T']]") -> None:
+        self.shape, self._read = shape, read
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Any:
+        rows, *rest = key if isinstance(key, tuple) else (key,)
+        if isinstance(rows, slice) and rows.step in (None, 1):
+            return self._read(rows)[(slice(None), *rest)]
+        if isinstance(rows, int | np.integer):
+            row = range(len(self))[rows]
+            return self._read(slice(row, row + 1))[(0, *rest)]
+        return np.asarray(self)[key]
+
+    def __iter__(self) -> "Iterator[Float32[np.ndarray, ' T']]":
+        for group in row_groups(self):
+            yield from self._read(group)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self._read(slice(0, len(self))), dtype)
+
+
+def row_groups(data: "Float32[np.ndarray, 'C T'] | LazyRows") -> list[slice]:
+    """Returns slices that cover all rows, of so many that a group takes at most `GROUP_BYTES`, and at least one."""
+    n_rows, n_samples = data.shape
+    together = max(1, min(n_rows, GROUP_BYTES // max(4 * n_samples, 1)))
+    return [slice(at, min(at + together, n_rows)) for at in range(0, n_rows, together)]
+
+
+def held_or_lazy(
+    shape: tuple[int, int], read: "Callable[[slice], Float32[np.ndarray, 'c T']]"
+) -> "Float32[np.ndarray, 'C T'] | LazyRows":
+    """Returns all rows at once where they are few, else what reads them when they are asked for."""
+    return read(slice(0, shape[0])) if 4 * shape[0] * shape[1] <= HELD_BYTES else LazyRows(shape, read)
+
+
 @dataclass(frozen=True)
 class Recording:
     """One recording before any filter.
@@ -67,11 +118,14 @@ class Recording:
         meas_date: the recorder's clock at the start, without a time zone; None = unknown.
         notes: each thing that was changed, lost or looks wrong.
         marked_bad: channels (10-05 names) that the file itself calls bad.
+        file_units: the channels' units as the file states them; "" = it states none. Empty = not known.
+        subject: whose it is, where its maker said so; "" = told by the path.
+        session: the same of the session.
     """
 
     path: Path
     format: str
-    data_uv: Float32[np.ndarray, "C T"]
+    data_uv: "Float32[np.ndarray, 'C T'] | LazyRows"
     ch_names: list[str]
     file_names: list[str]
     positions: Float32[np.ndarray, "C 2 3"]
@@ -82,11 +136,28 @@ class Recording:
     meas_date: datetime | None = None
     notes: list[Note] = field(default_factory=list)
     marked_bad: list[str] = field(default_factory=list)
+    file_units: list[str] = field(default_factory=list)
+    subject: str = ""
+    session: str = ""
 
     @property
     def duration_s(self) -> float:
         """Seconds of signal, gaps not counted."""
         return self.data_uv.shape[1] / self.sfreq_hz
+
+
+def take_rows(
+    data_uv: "Float32[np.ndarray, 'C T'] | LazyRows", rows: Sequence[int], factors: Sequence[float] | None = None
+) -> "Float32[np.ndarray, 'c T'] | LazyRows":
+    """Returns some rows, each times its factor (None = 1); what is read when asked for stays so."""
+    scale = np.ones((len(rows), 1), np.float32) if factors is None else np.array(factors, np.float32)[:, None]
+    if isinstance(data_uv, np.ndarray):
+        return np.asarray(data_uv[list(rows)] * scale)
+    lazy = data_uv
+    return LazyRows(
+        (len(rows), lazy.shape[1]),
+        lambda part: np.stack([lazy[row] for row in rows[part]]) * scale[part],
+    )
 
 
 def unit_in_uv(text: str) -> float | None:
@@ -113,12 +184,15 @@ def odd_case_note(channels: Sequence[str]) -> Note:
     return Note("unit_case", f"unit in unusual case: {listed(channels)}; mv taken for mV, others alike")
 
 
-def read_recording(path: str | Path, *, unit: str | None = None) -> Recording:
-    """Reads one recording of any format that mne reads.
+def read_recording(path: str | Path, *, unit: str | None = None, sfreq_hz: float | int | None = None) -> Recording:
+    """Reads one recording of any format that mne reads, or a table (CSV, TSV, Parquet).
+
+    In a BIDS folder, what the files beside it say (channels, events, electrodes) is taken in; see `bids`.
 
     Args:
         path: the file; for formats of several files, the header (`.vhdr`, `.set`, …).
         unit: what the file's numbers really are (`V`, `mV`, `uV`, `nV`), where it states it wrongly or not at all.
+        sfreq_hz: the rate of a table that has no time column.
 
     Raises:
         UserError: no such file, not a recording, damaged, no EEG channels or no data.
@@ -128,16 +202,28 @@ def read_recording(path: str | Path, *, unit: str | None = None) -> Recording:
         raise UserError(f"unit: expected one of {', '.join(UNITS_UV)}, got {unit!r}")
     if not path.exists():
         raise UserError(f"{path}: expected a recording here, found none; check the path")
-    try:
-        if path.is_file() and _looks_like_edf(path):
-            return _read_edf(open_edf(path), unit)
-        from bothways.eeg.other_formats import read_with_mne
+    from bothways.eeg.bids import with_bids
 
-        return read_with_mne(path, unit)
+    try:
+        return with_bids(_read(path, unit, sfreq_hz), unit)
     except OSError as problem:
-        raise UserError(f"{path}: cannot be read: {problem.strerror or problem}") from None
+        why = " ".join(str(problem.strerror or problem).split())
+        raise UserError(f"{path}: cannot be read: {why}") from None
     except MemoryError:
         raise no_memory_error(path) from None
+
+
+def _read(path: Path, unit: str | None, sfreq_hz: float | int | None) -> Recording:
+    from bothways.eeg.other_formats import read_with_mne
+    from bothways.eeg.tables import TABLE_ENDINGS, read_table_recording
+
+    if path.is_file() and path.name.lower().endswith((*TABLE_ENDINGS, ".txt", ".txt.gz")):
+        return read_table_recording(path, unit, sfreq_hz)
+    if sfreq_hz is not None:
+        raise UserError(f"{path}: the file states its own rate, so sfreq_hz cannot be {sfreq_hz:g}; leave it out")
+    if path.is_file() and _looks_like_edf(path):
+        return _read_edf(open_edf(path), unit)
+    return read_with_mne(path, unit)
 
 
 def _looks_like_edf(path: Path) -> bool:
@@ -154,35 +240,46 @@ def _read_edf(file: EdfFile, unit: str | None) -> Recording:
         raise UserError(f"{file.path}: annotations only: the file holds events and no signal; use it as labels")
     if file.record_s == 0:
         raise UserError(f"{file.path}: expected a record duration above 0 in the EDF header, got 0; header damaged")
-    if not len(file.records):
+    if not file.n_records:
         raise UserError(f"{file.path}: no data: the header is followed by no whole record; leave the file out")
 
-    chosen, channels, left_out = _pick_edf(file, ordinary, notes)
+    chosen, channels, left_out = _pick_edf(file, ordinary, unit, notes)
     if not chosen:
         raise no_eeg_error(file.path, left_out)
     sfreq_hz = checked_rate(file.path, file.rate_hz(chosen[0]))
-    data_uv = np.empty((len(chosen), len(file.records) * chosen[0].n_per_record), np.float32)
-    for row, signal in zip(data_uv, chosen):
+    for signal in chosen:
         if signal.no_scale is not None:
             which, (low, high) = signal.no_scale
             notes.append(
                 Note("uncalibrated", f"{signal.label}: {which} range {low:g} to {high:g} is no scale; missing")
             )
-            row[:] = np.nan
-            continue
-        factor = unit_in_uv(unit or signal.unit)
-        row[:] = possible_uv(file.physical(signal) * (1.0 if factor is None else factor))
+    n_samples = file.n_records * chosen[0].n_per_record
 
+    def read(rows: slice) -> Float32[np.ndarray, "c T"]:
+        picked = chosen[rows]
+        out = np.full((len(picked), n_samples), np.nan, np.float32)
+        for first, pieces in file.pieces(picked):
+            start = first * chosen[0].n_per_record
+            for row, signal, integers in zip(out, picked, pieces):
+                if signal.no_scale is None:
+                    factor = unit_in_uv(unit or signal.unit)
+                    gain, offset = signal.scale
+                    values_uv = (integers * gain + offset) * (1.0 if factor is None else factor)
+                    row[start : start + len(integers)] = possible_uv(values_uv)
+        return out
+
+    data_uv = held_or_lazy((len(chosen), n_samples), read)
     segments, events = _edf_times(file, sfreq_hz, chosen[0].n_per_record, notes)
-    ch_names = named(channels, notes)
+    positions = placed(channels, notes)
     return Recording(
-        file.path, file.format, data_uv, ch_names, [signal.label for signal in chosen],
-        standard_positions(channels), sfreq_hz, segments, events, left_out, file.start, notes,
+        file.path, file.format, data_uv, named(channels, notes, positions), [signal.label for signal in chosen],
+        positions, sfreq_hz, segments, events, left_out, file.start, notes,
+        file_units=[signal.unit for signal in chosen],
     )  # fmt: skip
 
 
 def _pick_edf(
-    file: EdfFile, ordinary: list[EdfSignal], notes: list[Note]
+    file: EdfFile, ordinary: list[EdfSignal], unit: str | None, notes: list[Note]
 ) -> tuple[list[EdfSignal], list[Channel], dict[str, str]]:
     """Chooses the EEG among the signals: by name, then unit, then rate."""
     left_out: dict[str, str] = {}
@@ -219,7 +316,7 @@ def _pick_edf(
         if lost:
             notes.append(Note("other_rate", f"scalp EEG that has not the others' {rate_hz:g} Hz: {listed(lost)}"))
         candidates = [(signal, channel) for signal, channel in candidates if signal.n_per_record == n]
-    if guessed:
+    if guessed and unit is None:
         notes.append(Note("unit_guessed", f"unit taken for microvolts: {', '.join(guessed)}"))
     if unusual:
         notes.append(odd_case_note(unusual))
@@ -268,12 +365,20 @@ def no_eeg_error(path: Path, left_out: dict[str, str]) -> UserError:
     return UserError(f"{path}: no EEG channels among the {len(left_out)} in the file ({found}); leave the file out")
 
 
-def named(channels: Sequence[Channel], notes: list[Note]) -> list[str]:
+def placed(channels: Sequence[Channel], notes: list[Note]) -> Float32[np.ndarray, "C 2 3"]:
+    """Returns where the electrodes lie by their names; notes the template where that is a net's."""
+    positions, net = electrode_positions(channels)
+    if net:
+        notes.append(Note("template_positions", f"positions of {len(channels)} electrodes by their numbers in {net}"))
+    return positions
+
+
+def named(channels: Sequence[Channel], notes: list[Note], positions: Float32[np.ndarray, "C 2 3"]) -> list[str]:
     """Returns unique names; notes which were double and which have no known place."""
     names, double = unique_names([channel.name for channel in channels])
     if double:
         notes.append(Note("duplicate_labels", f"more than one channel is named {', '.join(double)}; numbered in order"))
-    unknown = [name for name, channel in zip(names, channels) if channel.anode is None]
+    unknown = [name for name, position in zip(names, positions) if np.isnan(position[0]).any()]
     if unknown:
         notes.append(Note("unknown_names", f"no place on the head is known for {listed(unknown)}"))
     return names
@@ -285,7 +390,7 @@ def _edf_times(
     starts_s, texts = file.annotations()
     given = [start for start in starts_s if start is not None]
     zero_s = given[0] if given and starts_s[0] is not None else 0.0
-    n_samples = len(file.records) * n_per_record
+    n_samples = file.n_records * n_per_record
     segments = [Segment(0, n_samples, 0.0)]
     backwards = [i for i, (a, b) in enumerate(pairwise(given), 2) if b <= a]
     if backwards and file.format.endswith("+D"):

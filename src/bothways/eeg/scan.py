@@ -5,16 +5,21 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from bothways.eeg.recording import Recording, read_recording
+from bothways.eeg.tables import TABLE_ENDINGS, looks_like_recording
 from bothways.errors import UserError
 
 EXTENSIONS = (
     ".edf", ".bdf", ".rec", ".gdf", ".vhdr", ".ahdr", ".set", ".fif", ".fif.gz", ".cnt", ".eeg", ".data", ".raw",
     ".mff", ".lay", ".cdt", ".dat", ".nedf", ".nxe", ".mefd", ".ds", ".ns3",
 )  # fmt: skip
-"""Endings of what is a recording of its own; their companions (`.fdt`, `.vmrk`, …) are read with them."""
+"""Endings of what is a recording of its own; their companions (`.fdt`, `.vmrk`, …) are read with them.
+
+Tables (`tables.TABLE_ENDINGS`) count too, where they look like a recording.
+"""
 # Of mne's own table not looked for (a file given by itself is tried all the same): `.dap` `.rs3` `.cef` `.cdt.dpa`
 # `.cdt.cef`, companions of Curry's samples; BCI2000's `.dat`, of which mne reads neither scale nor names; `.mat` and
 # `.txt`, which may be anything; `.con` `.sqd` `.bin` (MEG), `.hdr` `.snirf` (near infrared), `.asc` (eyes).
@@ -26,13 +31,28 @@ _SESSION = re.compile(r"(?:^|[/\\_.-])ses-([A-Za-z0-9]+)")
 
 @dataclass(frozen=True)
 class Found:
-    """A recording on disk: `file` is its name relative to the scanned folder, with `/`, as `shown` gives it."""
+    """A recording on disk, or in memory where `recording` holds it; see `load`.
+
+    `file` is its name relative to the scanned folder, with `/`, as `shown` gives it.
+    """
 
     path: Path
     file: str
     subject: str
     session: str = ""
     note: str = ""
+    recording: Recording | None = field(default=None, repr=False, compare=False)
+
+
+def load(found: Found, unit: str | None = None) -> Recording:
+    """Returns the recording, read from disk unless it is in memory already; `unit` as in `read_recording`.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    if found.recording is not None:
+        return found.recording
+    return read_recording(found.path, unit=unit)
 
 
 def shown(text: str) -> str:
@@ -44,11 +64,11 @@ def shown(text: str) -> str:
     return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in _UNSHOWN else c for c in text)
 
 
-def scan(paths: Iterable[str | Path], subject_from: str | Path = "path") -> list[Found]:
+def scan(paths: Iterable[str | Path | Recording], subject_from: str | Path = "path") -> list[Found]:
     """Lists the recordings among files and, recursively, in folders, in the order of their names.
 
     Args:
-        paths: files and folders.
+        paths: files, folders and recordings in memory (`from_array`, `from_mne`, …).
         subject_from: `path` = the last `sub-…` of the name below the given folder; else, with a note, of the folders
             above it, or the name without its ending; `parent` = the folder that the file lies in; else a CSV with the
             columns `file,subject`.
@@ -56,9 +76,15 @@ def scan(paths: Iterable[str | Path], subject_from: str | Path = "path") -> list
     Raises:
         UserError: a path is missing, nothing is found, or the CSV does not name a recording's subject.
     """
-    found: dict[Path, Found] = {}
+    found: dict[Path | int, Found] = {}
     taken: set[str] = set()
-    for root in map(Path, paths):
+    paths = list(paths)
+    for root in paths:
+        if isinstance(root, Recording):
+            if id(root) not in found:
+                found[id(root)] = _in_memory(root, taken)
+            continue
+        root = Path(root)
         if not root.exists():
             raise UserError(f"{root}: expected a file or folder here, found none; check the path")
         single = root.is_file() or (root.name.lower().endswith(_FOLDERS) and _is_whole(root))
@@ -72,10 +98,7 @@ def scan(paths: Iterable[str | Path], subject_from: str | Path = "path") -> list
                 file = shown(f"{path.parent.name if single else root.resolve().name}/{inside}")
             if file in taken:
                 file = shown(path.absolute().as_posix().lstrip("/"))
-            number, one = 2, file
-            while file in taken:  # names that differ in what cannot be shown
-                file, number = f"{one}#{number}", number + 1
-            taken.add(file)
+            file = _untaken(file, taken)  # names may differ in what cannot be shown
             above = path.absolute().as_posix().removesuffix(inside)
             session = _SESSION.findall(inside) or _SESSION.findall(above)
             subject, note = _subject_of_path(inside, above)
@@ -83,9 +106,28 @@ def scan(paths: Iterable[str | Path], subject_from: str | Path = "path") -> list
     if not found:
         raise UserError(
             f"{', '.join(map(str, paths)) or 'no path given'}: no recording found; expected files that end in "
-            f"{' '.join(EXTENSIONS)}"
+            f"{' '.join(EXTENSIONS)}, or tables ({' '.join(TABLE_ENDINGS)}) with 10-05 names above columns of samples "
+            "and a time column or a rate"
         )
     return _with_subjects(list(found.values()), subject_from)
+
+
+def _in_memory(recording: Recording, taken: set[str]) -> Found:
+    path = recording.path
+    name = path.name if path.is_absolute() else path.as_posix()
+    subject, note = (recording.subject, "") if recording.subject else _subject_of_path(name, "")
+    session = _SESSION.findall(name)
+    session_name = recording.session or (session[-1] if session else "")
+    return Found(path, _untaken(shown(name), taken), shown(subject), session_name, note, recording)
+
+
+def _untaken(file: str, taken: set[str]) -> str:
+    """Returns the name, with a number where it is taken already, and takes it."""
+    number, one = 2, file
+    while file in taken:
+        file, number = f"{one}#{number}", number + 1
+    taken.add(file)
+    return file
 
 
 def _walk(root: Path) -> Iterator[Path]:
@@ -100,7 +142,10 @@ def _walk(root: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if name not in whole and not name.startswith("."))
         names = {name.lower() for name in files}
         for name in files + whole:
-            if not name.startswith(".") and _is_recording(name.lower(), names):
+            if name.startswith("."):
+                continue
+            is_table = name.lower().endswith(TABLE_ENDINGS) and looks_like_recording(Path(folder) / name)
+            if is_table or _is_recording(name.lower(), names):
                 yield Path(folder) / name
 
 
@@ -126,7 +171,10 @@ def _is_recording(name: str, beside: set[str]) -> bool:
 
 def _with_subjects(found: list[Found], subject_from: str | Path) -> list[Found]:
     if subject_from == "parent":
-        return [replace(one, subject=shown(one.path.absolute().parent.name), note="") for one in found]
+        return [
+            one if one.recording is not None else replace(one, subject=shown(one.path.absolute().parent.name), note="")
+            for one in found
+        ]
     if subject_from == "path":
         return found
     fits = by_ending([one.file for one in found])

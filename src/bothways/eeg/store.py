@@ -2,9 +2,10 @@
 
 import hashlib
 import json
+import sys
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,9 @@ import numpy as np
 from jaxtyping import Float32, Int16
 
 from bothways.config import SignalConfig, validate
-from bothways.eeg.preprocess import preprocess, robust_scale
-from bothways.eeg.quality import assess
-from bothways.eeg.recording import Event, Note, Recording, Segment, no_memory_error, read_recording
-from bothways.eeg.scan import Found, scan, shown
+from bothways.eeg.recording import Event, Note, Recording, Segment
 from bothways.errors import UserError
-from bothways.files import check_output, new_folder, read_json, write_json, write_text
-from bothways.progress import progress
+from bothways.files import read_json
 
 FORMAT_VERSION = 1
 CLIP = 15.0
@@ -46,12 +43,19 @@ class StoredRecording:
     events: list[Event]
     left_out: dict[str, str]
     notes: list[Note]
-    quality: dict[str, dict[str, Any]]
     median_uv: Float32[np.ndarray, " C"]
     scale_uv: Float32[np.ndarray, " C"]
     bad_channels: list[str]
     file_sfreq_hz: float
     meas_date: str | None
+    source: str = ""  # stores of earlier versions do not say it
+    quality_json: str = "{}"
+
+    @property
+    def quality(self) -> dict[str, dict[str, Any]]:
+        """What `assess` found, per channel; kept as text, for it would be most of a store's entries in memory."""
+        quality: dict[str, dict[str, Any]] = json.loads(self.quality_json)
+        return quality
 
 
 def to_int16(
@@ -74,109 +78,35 @@ def from_int16(stored: Int16[np.ndarray, "C T"]) -> Float32[np.ndarray, "C T"]:
     return values
 
 
-def prepare(
-    paths: Iterable[str | Path],
-    out: str | Path,
-    signal: SignalConfig | None = None,
-    *,
-    subject_from: str | Path = "path",
-    unit: str | None = None,
-    baseline: Sequence[Mapping[str, Any]] = (),
-    overwrite: bool = False,
-) -> "Store":
-    """Reads, filters and stores recordings, one at a time; a file that cannot be used is noted and left out.
-
-    Args:
-        paths: files and folders; see `scan`.
-        out: the store's folder; written beside under another name and moved into place when whole.
-        signal: what the stored numbers shall be.
-        subject_from: see `scan`.
-        unit: see `read_recording`.
-        baseline: rows `file`, `onset_s`, `duration_s`, `subject`: kept as they are, for `labels.baseline_spans`.
-        overwrite: replace an existing `out`.
+def read_entries(path: Path) -> Iterator[dict[str, Any]]:
+    """Yields the entries of `recordings.json`, one at a time: those of a large store are more than can be held.
 
     Raises:
-        UserError: nothing is found or usable, or `out` cannot be written or exists.
+        UserError: it is missing or is not JSON.
     """
-    out, signal = Path(out), signal or SignalConfig()
-    check_output(out, overwrite=overwrite)
-    found = scan(paths, subject_from)
-    entries: list[dict[str, Any]] = []
-    skipped: list[dict[str, str]] = []
-    seen: dict[str, str] = {}
-    with new_folder(out, overwrite=overwrite) as folder, progress("prepare", len(found), "recordings") as meter:
-        (folder / "signals").mkdir()
-        for one in found:
-            try:
-                entries.append(_store_one(one, folder, f"{len(entries):06d}", signal, unit, seen))
-            except UserError as problem:
-                skipped.append({"file": one.file, "reason": shown(str(problem))})
-            except MemoryError:
-                skipped.append({"file": one.file, "reason": shown(str(no_memory_error(one.path)))})
-            meter.advance(note=one.file)
-        if not entries:
-            reasons = "; ".join(f"{s['reason']}" for s in skipped[:3])
-            raise UserError(f"none of {len(found)} recordings can be used: {reasons}")
-        # a recording is a line: readable, and much quicker to write than with every number on its own
-        lines = ",\n".join(json.dumps(entry, ensure_ascii=False, allow_nan=False) for entry in entries)
-        write_text(folder / "recordings.json", f"[\n{lines}\n]\n")
-        head = {
-            "format_version": FORMAT_VERSION,
-            "signal": signal.model_dump(mode="json"),
-            "settings": {"subject_from": str(subject_from), "unit": unit},
-            "baseline": [dict(row) for row in baseline],
-            "totals": {
-                "recordings": len(entries),
-                "subjects": len({entry["subject"] for entry in entries}),
-                "duration_s": round(sum(entry["n_samples"] for entry in entries) / signal.sfreq_hz, 3),
-                "skipped": len(skipped),
-            },
-            "skipped": skipped,
-        }
-        write_json(folder / "store.json", head)
-    return Store.open(out)
+    read = 0
+    try:
+        with path.open(encoding="utf-8") as file:
+            if file.readline() == "[\n":
+                for line in file:
+                    if line == "]\n":
+                        return
+                    yield json.loads(line.rstrip(",\n"))
+                    read += 1
+    except (OSError, ValueError, RecursionError):
+        pass
+    yield from read_json(path)[read:]  # laid out by another program, or an error to be told
 
 
-def _store_one(
-    one: Found, folder: Path, name: str, signal: SignalConfig, unit: str | None, seen: dict[str, str]
-) -> dict[str, Any]:
-    recording = read_recording(one.path, unit=unit)
-    quality, bad, notes = assess(recording)
-    if len(bad) == len(quality):
-        why = next((note.message for note in notes if note.code == "unit_suspect"), notes[0].message)
-        raise UserError(f"{one.path}: no good channel: {why}")
-    prepared = preprocess(recording, signal, bad)
-    median_uv, scale_uv = robust_scale(prepared.data_uv)
-    np.save(folder / "signals" / f"{name}.npy", to_int16(prepared.data_uv, median_uv, scale_uv))
-    digest = content_hash(recording)
-    notes = [*recording.notes, *notes, *prepared.notes]
-    if one.note:
-        notes.append(Note("subject_guessed", one.note))
-    if (first := seen.setdefault(digest, one.file)) != one.file:
-        notes.append(Note("duplicate_content", f"same content as {first}"))
-    return {
-        "id": name,
-        "file": one.file,
-        "sha256": digest,
-        "subject": one.subject,
-        "session": one.session,
-        "format": recording.format,
-        "ch_names": recording.ch_names,
-        "positions": [
-            [[None if np.isnan(x) else round(float(x), 6) for x in p] for p in c] for c in recording.positions
-        ],
-        "n_samples": prepared.data_uv.shape[1],
-        "segments": [asdict(segment) for segment in prepared.segments],
-        "events": [asdict(event) for event in prepared.events],
-        "left_out": recording.left_out,
-        "notes": [asdict(note) for note in notes],
-        "quality": quality,
-        "median_uv": [float(value) for value in median_uv],
-        "scale_uv": [float(value) for value in scale_uv],
-        "bad_channels": bad,
-        "file_sfreq_hz": recording.sfreq_hz,
-        "meas_date": recording.meas_date.isoformat() if recording.meas_date else None,
-    }
+def write_entries(path: Path, entries: Iterable[dict[str, Any]]) -> int:
+    """Writes `recordings.json`, a recording a line: readable, and quicker than every number on its own."""
+    count = 0
+    with path.open("w", encoding="utf-8") as file:
+        file.write("[")
+        for count, entry in enumerate(entries, 1):
+            file.write(f"{',' if count > 1 else ''}\n{json.dumps(entry, ensure_ascii=False, allow_nan=False)}")
+        file.write("\n]\n")
+    return count
 
 
 def content_hash(recording: Recording) -> str:
@@ -196,12 +126,14 @@ class Store:
         signal: the contract that its numbers keep.
         recordings: what it holds.
         head: `store.json` as it stands, with `totals` and `skipped`.
+        made: of a store that `prepare` returns, how many recordings it found finished: `reused`, `already_there`.
     """
 
     def __init__(
         self, path: Path, head: dict[str, Any], signal: SignalConfig, recordings: list[StoredRecording]
     ) -> None:
         self.path, self.head, self.signal, self.recordings = path, head, signal, recordings
+        self.made: dict[str, int] = {}
         self._open: OrderedDict[int, Int16[np.ndarray, "C T"]] = OrderedDict()
 
     @classmethod
@@ -216,13 +148,13 @@ class Store:
             raise UserError(
                 f"{path}: expected a prepared store (with store.json); make one with `bothways eeg prepare`"
             )
-        head, entries = read_json(path / "store.json"), read_json(path / "recordings.json")
+        head = read_json(path / "store.json")
         version = head.get("format_version") if isinstance(head, dict) else None
         if version != FORMAT_VERSION:
             raise UserError(f"{path}: expected a store of version {FORMAT_VERSION}, got {version}; prepare it again")
         try:
             signal = validate(SignalConfig, head["signal"], str(path / "store.json"))
-            recordings = [_entry(entry) for entry in entries]
+            recordings = [_entry(entry) for entry in read_entries(path / "recordings.json")]
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise UserError(
                 f"{path}: the store is damaged ({type(problem).__name__}: {problem}); prepare it again"
@@ -243,11 +175,19 @@ class Store:
         Raises:
             IndexError: the samples do not lie in the recording.
         """
+        return from_int16(self.read_steps(recording, start, n))
+
+    def read_steps(self, recording: int, start: int = 0, n: int | None = None) -> Int16[np.ndarray, "C n"]:
+        """Returns the same as it is stored: in steps of `STEP`, `MISSING` where missing; a view of the mapped file.
+
+        Raises:
+            IndexError: the samples do not lie in the recording.
+        """
         stored = self._signals(recording)
         stop = stored.shape[1] if n is None else start + n
         if not 0 <= start <= stop <= stored.shape[1]:
             raise IndexError(f"samples {start} to {stop} of recording {recording}, which has {stored.shape[1]}")
-        return from_int16(stored[:, start:stop])
+        return stored[:, start:stop]
 
     def _signals(self, recording: int) -> Int16[np.ndarray, "C T"]:
         if recording in self._open:
@@ -273,13 +213,16 @@ class Store:
 
 def _entry(entry: dict[str, Any]) -> StoredRecording:
     positions = np.array([[[np.nan if x is None else x for x in p] for p in c] for c in entry["positions"]], np.float32)
+    quality_json = json.dumps(entry["quality"])
     return StoredRecording(
-        **entry
+        **{name: value for name, value in entry.items() if name != "quality"}
         | {
+            "ch_names": [sys.intern(name) for name in entry["ch_names"]],
             "positions": positions.reshape(-1, 2, 3),
             "segments": [Segment(**segment) for segment in entry["segments"]],
             "events": [Event(**event) for event in entry["events"]],
             "notes": [Note(**note) for note in entry["notes"]],
+            "quality_json": quality_json,
             "median_uv": np.array(entry["median_uv"], np.float32),
             "scale_uv": np.array(entry["scale_uv"], np.float32),
         }

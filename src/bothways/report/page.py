@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from bothways.files import write_text
-from bothways.report import plots
+from bothways.report import plots, survey
 
 PREPARE = {
     "text": plots.nothing,
@@ -20,8 +20,14 @@ PREPARE = {
     "bars": plots.bars,
     "confusion": plots.confusion,
     "recording": plots.recording,
+    "groups": plots.nothing,
+    "montage": survey.montage,
+    "histogram": survey.histogram,
+    "thumbnails": survey.thumbnails,
 }
 """Kind of a section -> what works out its geometry; the template of the same name draws it."""
+SURVEY = {"groups", "montage", "histogram", "thumbnails"}
+"""Kinds that need the style sheet of surveys."""
 
 
 def write_report(report: dict[str, Any], out: Path) -> None:
@@ -43,6 +49,14 @@ def write_report(report: dict[str, Any], out: Path) -> None:
             - `recording`: `ch_names`, `sfreq_hz`, `signals_uv` [C T] (NaN or None = missing), `start_s` (0),
               `classes` [str], `trace` {`label`, `times_s`, `values`} (0 to 1), `threshold` (None), `predicted` and
               `truth` [{`start_s`, `stop_s`, `label`}].
+            - `groups`: `groups` [{`label`, `level` (`unusable`, `warning`, `harmless`), `items` [{`file`, `text`}]}],
+              `none` (said where there is no group).
+            - `montage`: `electrodes` [{`name`, `recordings`, `bad`, `anode`, `cathode`}] (counts; [x y z] on a head of
+              radius 1 or None), `total` (recordings).
+            - `histogram`: `unit`, `x_label`, `series` [{`label`, `color` (0 to 5), `values`}], `limits` and `usual`
+              [low, high]; on a log axis.
+            - `thumbnails`: `recordings` [{`file`, `status` (`ok`, `warning`, `unusable`), `facts`, `problems` [str],
+              `ch_names`, `drawing` (of `eeg.check`, None = none)}]; at most one such section.
             - `files`: `files` [{`path`, `what`}], `next` [{`command`, `what`}].
         out: the file; its folder is made if need be.
 
@@ -59,7 +73,18 @@ def write_report(report: dict[str, Any], out: Path) -> None:
             views.append(PREPARE[section["kind"]](section))
         except ValueError as problem:
             raise ValueError(f"{section['title']}: {problem}") from None
-    html = environment().get_template("page.html").render(report=report, views=views, data=script_json(report))
+    kinds = {section["kind"] for section in report["sections"]}
+    html = (
+        environment()
+        .get_template("page.html")
+        .render(
+            report=report,
+            views=views,
+            data=script_json(report),
+            survey=bool(kinds & SURVEY),
+            thumbnails="thumbnails" in kinds,
+        )
+    )
     out.parent.mkdir(parents=True, exist_ok=True)
     write_text(out, html)
 

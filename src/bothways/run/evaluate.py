@@ -65,7 +65,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
     check_contract(model.config, store)
     assert model.config.patches is not None
     rows = [eeg.Span(**row) for row in manifest["labels"]]
-    windows = eeg.cut_windows(store, settings.windows, labels=rows)
+    windows = eeg.cut_windows(store, settings.windows, labels=rows, rules=settings.labels)
     windows = windows.select(windows.label >= 0)
     tested, training = of_subjects(windows, getattr(split, part)), of_subjects(windows, split.train)
     if len(tested) == 0 or windows.classes != manifest["classes"]:

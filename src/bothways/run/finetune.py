@@ -1,7 +1,7 @@
 """`bothways eeg finetune`."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -57,37 +57,44 @@ def finetune(
     changes: Sequence[str] = (),
     split: str | Path | None = None,
     overwrite: bool = False,
+    dry_run: bool = False,
+    announce: Callable[[dict[str, Any]], None] | None = None,
 ) -> dict[str, Any]:
     """Trains a label for each window, read from [CLS], on top of a pretrained encoder or from scratch.
 
     Args:
         start: a pretrained run, or `scratch`: the encoder and patches of the recipe, freshly drawn.
         data: a store.
-        labels: CSV `file,label` or `file,onset_s,duration_s,label`.
+        labels: `events` = the recordings' own; a CSV `file,label`, `subject,label` or `file,onset_s,duration_s,label`;
+            a hypnogram (annotations-only EDF), or a folder of them.
         out: the run's folder.
         recipe: TOML of `config.FinetuneConfig`.
         changes: `a.b=value` on top of it.
         split: a split file; without it the subjects are divided by `training.seed` and the two fractions.
         overwrite: replace `out`.
+        dry_run: find the labels, cut the windows, divide the people and train nothing.
+        announce: called before the first step with what is known by then.
 
     Returns:
-        `run`, `from`, `classes`, `split`, `windows` (per part and class), `load_report`, `parameters`, `seconds`,
-        `windows_per_s`, `loss` (last), `validation` (metrics or None), `notes`.
+        Known before the first step, and all of a dry run: `classes`, `split`, `windows` (per part and class), `counts`
+        (per part, subject and class), `notes`. After it: `run`, `from`, `load_report`, `parameters`, `seconds`,
+        `windows_per_s`, `loss` (last), `validation` (metrics or None).
 
     Raises:
-        UserError: the parts do not fit together: another contract, one class only, a subject in two parts, a class
-            that no training subject has, …
+        UserError: the parts do not fit together: another contract, one class only, a class without a window, a
+            subject in two parts, a class that no training subject has, …
     """
     out = Path(out)
     settings = load_config(FinetuneConfig, Path(recipe) if recipe else None, changes)
-    check_output(out, overwrite=overwrite, inputs=(data, labels, *([] if str(start) == SCRATCH else [start])))
+    words = (SCRATCH, eeg.EVENTS)  # no files
+    check_output(out, overwrite=overwrite, inputs=(data, *(path for path in (labels, start) if str(path) not in words)))
     store = eeg.Store.open(data)
     earlier: dict[str, Any] | None = None
     if str(start) != SCRATCH:
         check_contract(load_config_of(Path(start)), store)
         earlier = read_json(Path(start) / MANIFEST)
-    given = eeg.read_labels(labels)
-    windows = eeg.cut_windows(store, settings.windows, labels=given)
+    given = eeg.find_labels(labels, store, settings.labels)
+    windows = eeg.cut_windows(store, settings.windows, labels=given, rules=settings.labels)
     notes = [note.message for note in windows.notes]
     if split is not None:
         changed = settings.model_dump(include={"train_fraction", "validation_fraction"}, exclude_defaults=True)
@@ -101,6 +108,11 @@ def finetune(
             f"{labels}: expected windows of two classes or more, got {counts or 'none'}{why}; label more, or shorten "
             "windows.window_s"
         )
+    if absent := [name for name, n in windows.counts()["classes"].items() if n == 0]:
+        raise UserError(
+            f"{labels}: no window has the label {', '.join(absent)}; shorten windows.window_s, lower "
+            "windows.min_overlap, or leave the label out by labels.map"
+        )
     chosen = _split(store, windows, settings, split)
     for part, lacking in check_classes(windows.label, windows.subject, chosen, classes).items():
         if part == "train" and lacking:
@@ -110,6 +122,16 @@ def finetune(
     notes += guessed_subjects(store, {*chosen.train, *chosen.validation, *chosen.test})
     for note in notes:
         warnings.warn(note, BothwaysWarning, stacklevel=2)
+    per_part = {part: of_subjects(windows, getattr(chosen, part)).counts() for part in PARTS}
+    plan = {
+        "classes": classes,
+        "split": asdict(chosen),
+        "windows": {part: counted["classes"] for part, counted in per_part.items()},
+        "counts": {part: counted["subjects"] for part, counted in per_part.items()},
+        "notes": notes,
+    }
+    if dry_run:
+        return plan
 
     training, validation = of_subjects(windows, chosen.train), of_subjects(windows, chosen.validation)
     head = HeadConfig(
@@ -140,6 +162,8 @@ def finetune(
             scores = infer(m, validation_source, class_probabilities)
             return classification_metrics(validation.label, scores, classes, validation.subject, n_bootstrap=200)
 
+    if announce is not None:
+        announce(plan)
     with new_folder(out, overwrite=overwrite) as folder:
         result = train(model, source, settings.training, title="fine-tune", log=folder / METRICS, evaluate=evaluate)
         manifest = {
@@ -147,10 +171,7 @@ def finetune(
             "from": SCRATCH if report is None else str(Path(start).absolute()),
             **provenance(store, chosen.train),
             "labels": [asdict(row) for row in given.rows],
-            "classes": classes,
-            "split": asdict(chosen),
-            "windows": {part: of_subjects(windows, getattr(chosen, part)).counts()["classes"] for part in PARTS},
-            "notes": notes,
+            **plan,
             "pretraining": earlier,
             "seconds": result.seconds,
             "windows_per_s": result.samples_per_s,
@@ -159,16 +180,13 @@ def finetune(
     return {
         "run": str(out),
         "from": manifest["from"],
-        "classes": classes,
-        "split": asdict(chosen),
-        "windows": manifest["windows"],
+        **plan,
         "load_report": None if report is None else report.as_dict(),
         "parameters": parameters_of(model),
         "seconds": result.seconds,
         "windows_per_s": result.samples_per_s,
         "loss": result.metrics[-1]["loss"],
         "validation": result.metrics[-1].get("evaluation"),
-        "notes": notes,
     }
 
 

@@ -1,0 +1,398 @@
+"""Making a store: recordings are prepared one by one into a work folder, and the store is put together from it.
+
+A finished recording is two files there, samples and entry. Whatever stops the work, the next call with the same `out`
+goes on with what is finished, as long as neither the source nor a setting has changed.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import threading
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from jaxtyping import Float32
+
+from bothways import __version__
+from bothways.config import SignalConfig
+from bothways.eeg.preprocess import Prepared, preprocess, robust_scale
+from bothways.eeg.quality import assess, file_notes, unusable
+from bothways.eeg.recording import Recording, no_memory_error, row_groups
+from bothways.eeg.scan import Found, load, scan, shown
+from bothways.eeg.source import source_files, source_hash
+from bothways.eeg.store import FORMAT_VERSION, Store, content_hash, read_entries, to_int16, write_entries
+from bothways.errors import BothwaysWarning, UserError
+from bothways.files import (
+    check_output,
+    hidden_beside,
+    link_or_copy,
+    locked,
+    new_folder,
+    read_json,
+    replacing,
+    write_json,
+)
+from bothways.progress import progress
+from bothways.workers import Lost, Results, here, in_processes, on_cluster
+
+WORTH_BYTES = 2**27
+"""So much of recordings makes up for the start of a process, which imports torch."""
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+_ALONE = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Task:
+    """One recording to prepare into `folder`."""
+
+    index: int
+    one: Found
+    folder: Path
+    signal: SignalConfig
+    unit: str | None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a task: the name of its two files, or why there are none."""
+
+    name: str = ""
+    reused: bool = False
+    skipped: str = ""
+
+
+def prepare(
+    paths: Iterable[str | Path | Recording],
+    out: str | Path,
+    signal: SignalConfig | None = None,
+    *,
+    subject_from: str | Path = "path",
+    unit: str | None = None,
+    baseline: Sequence[Mapping[str, Any]] = (),
+    overwrite: bool = False,
+    append: bool = False,
+    workers: int | None = None,
+    dask: str | None = None,
+) -> Store:
+    """Reads, filters and stores recordings; a file that cannot be used is noted and left out.
+
+    The store is the same whoever did the work, and in whatever order it was finished.
+
+    Args:
+        paths: files, folders and recordings in memory; see `scan`.
+        out: the store's folder; made in a hidden work folder beside it and moved into place when whole. A call that was
+            stopped is taken up by the next one.
+        signal: what the stored numbers shall be.
+        subject_from: see `scan`.
+        unit: see `read_recording`.
+        baseline: rows `file`, `onset_s`, `duration_s`, `subject`: kept as they are, for `labels.baseline_spans`.
+        overwrite: replace an existing `out`.
+        append: add to the store `out`, which keeps its recordings and their ids.
+        workers: processes; 1 = none but this one. By default one for each core, fewer where there is little to do.
+        dask: address of a Dask cluster that does the work, with the same files under the same names.
+
+    Returns:
+        The store; its `made` says how many recordings were `reused` of a stopped call and `already_there` before.
+
+    Raises:
+        UserError: nothing is found or usable; `out` cannot be written, exists, or is being written; appending, `out` is
+            no store, has another signal contract, or has another recording of the same name; the cluster does not
+            answer.
+    """
+    out, signal = Path(out), signal or SignalConfig()
+    if overwrite and append:
+        raise UserError("--overwrite replaces the store and --append adds to it; choose one")
+    if dask is not None and workers is not None:
+        raise UserError("--workers are processes of this machine and --dask is a cluster; choose one")
+    check_output(out, overwrite=overwrite or append)
+    found = scan(paths, subject_from)
+    work = hidden_beside(out.resolve(), "partial")
+    busy = f"{out}: another prepare is writing it; wait until it is done, or choose another --out"
+    with locked(work / "lock", busy):
+        done = work / "done"
+        try:
+            old = _appended_to(out, signal) if append else None
+            new = found if old is None else _not_in(old, found)
+            _set_up(work, {"signal": signal.model_dump(mode="json"), "unit": unit})
+            tasks = [Task(index, one, done, signal, unit) for index, one in enumerate(new)]
+            results = _work(tasks, _n_workers(new, workers), dask)
+            with new_folder(out, overwrite=overwrite or append, temporary=work / "store") as folder:
+                (folder / "signals").mkdir()
+                _put_together(folder, done, old, new, results, signal, baseline, [str(subject_from), unit])
+        except UserError:
+            if not any(done.glob("*.json")):
+                shutil.rmtree(work, ignore_errors=True)
+            raise
+        except OSError as problem:
+            if problem.errno not in _FULL:
+                raise
+            kept = sum(1 for _ in done.glob("*.json"))
+            raise UserError(
+                f"{out}: cannot be written: {problem.strerror}; make room and run it again, it goes on after the "
+                f"{kept} recordings that are finished"
+            ) from None
+        shutil.rmtree(work, ignore_errors=True)
+    store = Store.open(out)
+    store.made = {"reused": sum(r.reused for r in results), "already_there": len(found) - len(new)}
+    return store
+
+
+def _appended_to(out: Path, signal: SignalConfig) -> Store:
+    old = Store.open(out)
+    mine, theirs = signal.model_dump(), old.signal.model_dump()
+    if differing := [f"{name}: {mine[name]}, the store {theirs[name]}" for name in mine if mine[name] != theirs[name]]:
+        raise UserError(
+            f"{out}: cannot be appended to with another signal contract ({'; '.join(differing)}); "
+            "use the store's settings, or another --out"
+        )
+    return old
+
+
+def _not_in(old: Store, found: Sequence[Found]) -> list[Found]:
+    """Returns the recordings that the store lacks; one that has changed since is refused."""
+    sources = {recording.file: recording.source for recording in old.recordings}
+    for one in found:
+        if one.file in sources and sources[one.file] != _source(one):
+            raise UserError(
+                f"{one.file}: the store has a recording of this name from another source (the file has changed, or "
+                "lies in another folder); prepare the store anew, or give the folder above"
+            )
+    return [one for one in found if one.file not in sources]
+
+
+def _set_up(work: Path, settings: dict[str, Any]) -> None:
+    """Makes the work folder's inside; what was finished with other settings is of no use and goes."""
+    settings = {"format_version": FORMAT_VERSION, "version": __version__, **settings}
+    done, file = work / "done", work / "settings.json"
+    if done.exists() and not (file.is_file() and read_json(file) == settings):
+        if any(done.glob("*.json")):
+            warnings.warn(f"{work}: recordings finished with other settings are done anew", BothwaysWarning, 3)
+        shutil.rmtree(done)
+    done.mkdir(exist_ok=True)
+    write_json(file, settings)
+
+
+def _n_workers(new: Sequence[Found], workers: int | None) -> int:
+    if workers is not None:
+        return max(1, min(workers, len(new)))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    most, total = min(cores, len(new)), 0
+    for one in new if most > 1 else ():
+        if one.recording is not None:  # is prepared in this process
+            continue
+        total += sum(file.stat().st_size for file in source_files(one.path))
+        if total >= most * WORTH_BYTES:
+            return most
+    return max(1, total // WORTH_BYTES)
+
+
+def _work(tasks: Sequence[Task], n_workers: int, dask: str | None) -> list[Result]:
+    """Does the tasks and returns their results in the order of the tasks."""
+    finished = _finished(tasks, n_workers, dask)
+    results = [Result()] * len(tasks)
+    with closing(finished), progress("prepare", len(tasks), "recordings") as meter:
+        for task, result in finished:
+            if isinstance(result, Lost):
+                reason = (
+                    f"{task.one.path}: the process that worked on it ended ({result.why}), as it does for want of "
+                    "memory; use fewer --workers, or leave the file out"
+                )
+                result = Result(skipped=shown(reason))
+            results[task.index] = result
+            meter.advance(note=task.one.file)
+    return results
+
+
+def _finished(tasks: Sequence[Task], n_workers: int, dask: str | None) -> Results:
+    """Yields (task, result) as they are finished; what is in memory here stays here."""
+    yield from here(prepare_one, [task for task in tasks if task.one.recording is not None])
+    tasks = [task for task in tasks if task.one.recording is None]
+    if dask is not None:
+        yield from on_cluster(prepare_one, tasks, dask)
+    elif n_workers > 1:
+        yield from in_processes(prepare_one, tasks, n_workers)
+    else:
+        yield from here(prepare_one, tasks)
+
+
+def prepare_one(task: Task) -> Result:
+    """Prepares one recording, in whatever process; only a full disk is an exception.
+
+    Raises:
+        OSError: nothing more can be written.
+    """
+    path = task.one.path
+    try:
+        with _ALONE:  # Python's warnings, which become notes, belong to all threads of a process
+            return _prepare_one(task)
+    except UserError as problem:
+        reason = str(problem)
+    except MemoryError:
+        reason = str(no_memory_error(path))
+    except OSError as problem:
+        if problem.errno in _FULL:
+            raise
+        reason = f"{path}: cannot be read: {problem.strerror or problem}"
+    return Result(skipped=shown(reason))
+
+
+def _prepare_one(task: Task) -> Result:
+    path = task.one.path
+    source = _source(task.one)
+    name = hashlib.sha256(os.fsencode(path.absolute()) + source.encode()).hexdigest()[:32]
+    if _is_whole(task.folder, name):
+        return Result(name, reused=True)
+    recording = load(task.one, task.unit)
+    quality, bad, notes = assess(recording)
+    if reason := unusable(recording, bad, notes):
+        raise UserError(f"{path}: {reason}")
+    prepared = preprocess(recording, task.signal, bad)
+    # Not synced, for a file that a power failure spoils is seen to be spoilt; the whole store is synced at its end.
+    with replacing(task.folder / f"{name}.npy", sync=False) as file:
+        stretches = [() if name in bad else quality[name]["bad_stretches"] for name in recording.ch_names]
+        median_uv, scale_uv = _write_signals(file, prepared, stretches, task.signal.sfreq_hz)
+    entry = {
+        "sha256": content_hash(recording),
+        "source": source,
+        "format": recording.format,
+        "ch_names": recording.ch_names,
+        "positions": [
+            [[None if np.isnan(x) else round(float(x), 6) for x in p] for p in c] for c in recording.positions
+        ],
+        "n_samples": prepared.data_uv.shape[1],
+        "segments": [asdict(segment) for segment in prepared.segments],
+        "events": [asdict(event) for event in prepared.events],
+        "left_out": recording.left_out,
+        "notes": [asdict(note) for note in (*recording.notes, *notes, *prepared.notes)],
+        "quality": quality,
+        "median_uv": [float(value) for value in median_uv],
+        "scale_uv": [float(value) for value in scale_uv],
+        "bad_channels": bad,
+        "file_sfreq_hz": recording.sfreq_hz,
+        "meas_date": recording.meas_date.isoformat() if recording.meas_date else None,
+    }
+    with replacing(task.folder / f"{name}.json", sync=False) as file:
+        file.write(json.dumps(entry, allow_nan=False).encode())
+    return Result(name)
+
+
+def _source(one: Found) -> str:
+    """SHA-256 of what a recording is read from; of one in memory, of all that becomes part of the store."""
+    if one.recording is None:
+        return source_hash(one.path)
+    own = one.recording
+    told = (own.file_names, own.events, own.left_out, own.marked_bad, own.meas_date, own.notes, own.positions.tolist())
+    return hashlib.sha256(f"{content_hash(own)} {told}".encode()).hexdigest()
+
+
+def _is_whole(folder: Path, name: str) -> bool:
+    """Whether a recording is finished: its entry, which is written last, can be read, and so can its samples."""
+    try:
+        json.loads((folder / f"{name}.json").read_bytes())
+        np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _write_signals(
+    file: BinaryIO, prepared: Prepared, stretches: Sequence[Sequence[Any]], sfreq_hz: float
+) -> tuple[Float32[np.ndarray, " C"], Float32[np.ndarray, " C"]]:
+    """Writes the samples as numpy's own file, some channels at a time; returns what they are scaled by.
+
+    Each channel's bad `stretches` (start_s, stop_s, reason) are missing, so that no model attends to them or rebuilds
+    them.
+    """
+    medians, scales = [], []
+    head = {"descr": "<i2", "fortran_order": False, "shape": prepared.data_uv.shape}
+    np.lib.format.write_array_header_1_0(file, head)
+    for group in row_groups(prepared.data_uv):
+        rows_uv = prepared.data_uv[group]
+        for row, bad in zip(rows_uv, stretches[group]):
+            for start_s, stop_s, _ in bad:
+                row[round(start_s * sfreq_hz) : round(stop_s * sfreq_hz)] = np.nan
+        median_uv, scale_uv = robust_scale(rows_uv)
+        file.write(to_int16(rows_uv, median_uv, scale_uv).astype("<i2", copy=False).tobytes())
+        medians.append(median_uv)
+        scales.append(scale_uv)
+    return np.concatenate(medians), np.concatenate(scales)
+
+
+def _put_together(
+    folder: Path,
+    done: Path,
+    old: Store | None,
+    new: Sequence[Found],
+    results: Sequence[Result],
+    signal: SignalConfig,
+    baseline: Sequence[Mapping[str, Any]],
+    settings: Sequence[str | None],
+) -> None:
+    """Fills a store's folder: what the old one holds, then what is finished, in the order of the list."""
+    n_samples = 0
+    subjects: set[str] = set()
+
+    def counted() -> Iterator[dict[str, Any]]:
+        nonlocal n_samples
+        for entry in _entries(folder / "signals", done, old, new, results):
+            n_samples += entry["n_samples"]
+            subjects.add(entry["subject"])
+            yield entry
+
+    n_recordings = write_entries(folder / "recordings.json", counted())
+    skipped = {one.file: result.skipped for one, result in zip(new, results) if result.skipped}
+    if len(skipped) == len(new) and skipped:
+        reasons = "; ".join(list(skipped.values())[:3])
+        raise UserError(f"none of {len(new)} recordings can be used: {reasons}")
+    head: dict[str, Any] = {"settings": dict(zip(("subject_from", "unit"), settings)), "baseline": [], "skipped": []}
+    if old is not None:
+        now = {one.file for one in new}
+        skipped = {s["file"]: s["reason"] for s in old.head["skipped"] if s["file"] not in now} | skipped
+        head["baseline"] = list(old.head["baseline"])
+        head["settings"] = old.head["settings"]
+    head["baseline"] += [dict(row) for row in baseline if dict(row) not in head["baseline"]]
+    write_json(
+        folder / "store.json",
+        {
+            "format_version": FORMAT_VERSION,
+            "signal": signal.model_dump(mode="json"),
+            **head,
+            "totals": {
+                "recordings": n_recordings,
+                "subjects": len(subjects),
+                "duration_s": round(n_samples / signal.sfreq_hz, 3),
+                "skipped": len(skipped),
+            },
+            "skipped": [{"file": file, "reason": reason} for file, reason in skipped.items()],
+        },
+    )
+
+
+def _entries(
+    signals: Path, done: Path, old: Store | None, new: Sequence[Found], results: Sequence[Result]
+) -> Iterator[dict[str, Any]]:
+    """Yields the entries of a store one at a time, and gives each its samples in `signals`."""
+    first_of: dict[str, str] = {}
+    number = 0
+    if old is not None:
+        for entry in read_entries(old.path / "recordings.json"):
+            link_or_copy(old.path / "signals" / f"{entry['id']}.npy", signals / f"{entry['id']}.npy")
+            first_of.setdefault(entry["sha256"], entry["file"])
+            number = max(number, int(entry["id"]) + 1)
+            yield entry
+    for one, result in zip(new, results):
+        if result.skipped:
+            continue
+        entry = json.loads((done / f"{result.name}.json").read_bytes())
+        entry["notes"] += [asdict(note) for note in file_notes(one, entry["sha256"], first_of)]
+        link_or_copy(done / f"{result.name}.npy", signals / f"{number:06d}.npy")
+        head = {"id": f"{number:06d}", "file": one.file, "sha256": "", "source": ""}
+        yield head | {"subject": one.subject, "session": one.session} | entry
+        number += 1

@@ -1,0 +1,140 @@
+from types import SimpleNamespace
+
+import mne
+import numpy as np
+import pytest
+
+from bothways.eeg import from_array, from_braindecode, from_mne, load, read_recording, scan
+from bothways.eeg.recording import Event, Segment
+from bothways.errors import UserError
+from recordings import noise_uv, write_edf
+
+NAMES = ["Fp1", "Fp2", "C3", "ECG"]
+DATA_UV = noise_uv(4)
+
+
+def codes(recording):
+    return [note.code for note in recording.notes]
+
+
+def raw_of(data_uv=DATA_UV, names=NAMES, hz=200.0):
+    info = mne.create_info(list(names), hz, "eeg")
+    raw = mne.io.RawArray(data_uv * 1e-6, info, verbose="error")
+    raw.set_annotations(mne.Annotations([2.0], [0.5], ["go"]))
+    return raw
+
+
+def epochs_of(starts, tmin=-0.5, tmax=1.0, **fields):
+    events = np.array([[start, 0, 1 + index % 2] for index, start in enumerate(starts)])
+    return mne.Epochs(
+        raw_of(), events, {"left": 1, "right": 2}, tmin, tmax, baseline=None, preload=True, verbose="error", **fields
+    )
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("uV", 1), ("V", 1e-6), ("mV", 1e-3), ("µV", 1)])
+def test_an_array(unit, factor):
+    recording = from_array(DATA_UV * factor, NAMES, 200, unit=unit, events=[(1, 0.5, "go")], name="sub-3_ses-b")
+    np.testing.assert_allclose(recording.data_uv, DATA_UV[:3], atol=1e-4)
+    assert (recording.ch_names, recording.sfreq_hz, recording.format) == (["Fp1", "Fp2", "C3"], 200.0, "array")
+    assert recording.left_out == {"ECG": "electrocardiogram, not scalp EEG"}
+    assert recording.events == [Event(1.0, 0.5, "go", 200)]
+    assert (recording.segments, recording.notes) == ([Segment(0, 1600, 0.0)], [])
+
+
+def test_pieces_of_an_array_are_segments():
+    pieces = np.stack([DATA_UV[:, :800], DATA_UV[:, 800:]])
+    recording = from_array(pieces, NAMES, 200.0, unit="uV")
+    np.testing.assert_allclose(recording.data_uv, DATA_UV[:3], atol=1e-4)
+    assert recording.segments == [Segment(0, 800, 0.0), Segment(800, 1600, 4.0)]
+    assert codes(recording) == ["gaps"]
+
+
+@pytest.mark.parametrize(
+    ("data", "names", "hz", "unit", "message"),
+    [
+        (DATA_UV, NAMES, 200, "T", "unit: expected one of V, mV, uV, nV, got 'T'"),
+        (DATA_UV.T, NAMES, 200, "uV", r"expected 4 channels as named, .*turn the array"),
+        (DATA_UV, NAMES[:3], 200, "uV", "expected 3 channels as named"),
+        (DATA_UV[0], NAMES, 200, "uV", r"expected real numbers \[C T\]"),
+        (DATA_UV * 1j, NAMES, 200, "uV", "expected real numbers"),
+        (DATA_UV[:, :0], NAMES, 200, "uV", "no data"),
+        (DATA_UV[3:], NAMES[3:], 200, "uV", "no EEG channels"),
+        (DATA_UV, NAMES, 0, "uV", "rate of 10 Hz to 1 MHz"),
+    ],
+)
+def test_an_array_that_does_not_fit(data, names, hz, unit, message):
+    with pytest.raises(UserError, match=message):
+        from_array(data, names, hz, unit=unit)
+
+
+def test_raw_is_read_as_its_file_is(tmp_path):
+    raw = raw_of()
+    raw.info["bads"] = ["C3"]
+    recording = from_mne(raw, name="sub-1_a")
+    np.testing.assert_allclose(recording.data_uv, DATA_UV[:3], atol=1e-4)
+    assert (recording.marked_bad, recording.events) == (["C3"], [Event(2.0, 0.5, "go", 400)])
+    path = write_edf(tmp_path / "sub-1_b.edf", DATA_UV, NAMES)
+    with mne.utils.use_log_level("error"):
+        again = from_mne(mne.io.read_raw_edf(path))
+    np.testing.assert_allclose(again.data_uv, read_recording(path).data_uv, atol=1e-3)
+    assert again.path == path
+
+
+def test_epochs_are_segments_with_their_labels():
+    recording = from_mne(epochs_of([200, 600, 1200]), subject="7")
+    assert recording.segments == [Segment(0, 301, 0.0), Segment(301, 602, 2.0), Segment(602, 903, 5.0)]
+    assert recording.events == [
+        Event(0.0, 1.505, "left", 0), Event(2.0, 1.505, "right", 301), Event(5.0, 1.505, "left", 602),
+    ]  # fmt: skip
+    np.testing.assert_allclose(recording.data_uv[:, :301], DATA_UV[:3, 100:401], atol=1e-4)
+    assert (recording.format, codes(recording), recording.subject) == ("Epochs", ["gaps"], "7")
+
+
+def test_epochs_that_overlap_are_said():
+    recording = from_mne(epochs_of([200, 300, 800]))
+    assert codes(recording) == ["gaps", "overlapping_epochs"]
+    assert recording.notes[1].message.startswith("1 epochs begin before")
+
+
+def test_what_is_no_recording():
+    with pytest.raises(UserError, match="expected an mne Raw or Epochs, got str"):
+        from_mne("a.fif")
+    with pytest.raises(UserError, match="expected data sets with `raw` or `windows`, member 0 is str"):
+        from_braindecode(SimpleNamespace(datasets=["x"]))
+
+
+def test_braindecode_data_sets():
+    continuous = SimpleNamespace(raw=raw_of(), description={"subject": 3, "session": "b", "run": "0"})
+    cut = SimpleNamespace(windows=epochs_of([200, 600]), raw=None, description={"subject": 4})
+    metadata = {
+        "i_start_in_trial": [0, 400],
+        "i_stop_in_trial": [400, 800],
+        "target": [0, 1],
+        "i_window_in_trial": [0, 0],
+    }
+    table = SimpleNamespace(raw=raw_of(), metadata=metadata, description=None)
+    first, second, third = from_braindecode(SimpleNamespace(datasets=[continuous, cut, table]))
+    assert (first.subject, first.session, first.path.name) == ("3", "b", "sub-3_ses-b_run-0_0000")
+    assert [event.label for event in first.events] == ["go"]
+    assert (second.subject, [event.label for event in second.events]) == ("4", ["left", "right"])
+    assert third.events == [Event(0.0, 2.0, "0", 0), Event(2.0, 2.0, "1", 400)]
+    assert codes(third) == ["events_of_windows"]
+    table.metadata = metadata | {"target": np.array([-1, -1])}
+    (untargeted,) = from_braindecode(table)
+    assert ([event.label for event in untargeted.events], codes(untargeted)) == (["go"], ["windows_left_out"])
+    assert [r.path.name for r in from_braindecode(continuous)] == ["sub-3_ses-b_run-0_0000"]
+
+
+def test_recordings_in_memory_in_place_of_paths(tmp_path):
+    path = write_edf(tmp_path / "sub-1_a.edf", DATA_UV, NAMES)
+    array = from_array(noise_uv(4, seed=1), NAMES, 200, unit="uV", name="sub-1_a.edf", subject="9")
+    unnamed = from_array(noise_uv(4, seed=2), NAMES, 200, unit="uV")
+    epochs = from_mne(epochs_of([200, 600]), name="sub-2_ses-x_epochs")
+    given = [path, array, unnamed, epochs, array]
+    found = scan(given)
+    assert [(one.file, one.subject, one.session, bool(one.note)) for one in found] == [
+        ("sub-1_a.edf", "1", "", False), ("sub-1_a.edf#2", "9", "", False), ("array", "array", "", True),
+        ("sub-2_ses-x_epochs", "2", "x", False),
+    ]  # fmt: skip
+    assert load(found[1]) is array
+    assert load(found[0]).ch_names == ["Fp1", "Fp2", "C3"]

@@ -1,0 +1,202 @@
+"""What is said of channels and of ten seconds of them: known faults are found, and what is fine is left alone."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bothways.eeg import assess, check, prepare, read_recording, recording, scan
+from bothways.eeg.electrodes import ALONE
+from bothways.eeg.quality import clipped_samples, cut_grid, unusable
+from bothways.eeg.recording import Recording, Segment
+from recordings import write_edf, write_fif
+
+NAMES = ["Fp1", "Fp2", "C3", "C4", "O1", "O2"]
+SECONDS, SFREQ_HZ = 60, 200
+N = SECONDS * SFREQ_HZ
+
+
+def scalp_uv(seed: int = 0) -> np.ndarray:
+    """Six electrodes that share most of what they measure, some 30 uV each."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(0, 30, N) + rng.normal(0, 10, (len(NAMES), N))
+
+
+def assessed(folder: Path, data_uv: np.ndarray) -> tuple[dict[str, dict[str, Any]], list[str], dict[str, str]]:
+    quality, bad, notes = assess(read_recording(write_fif(folder / "x_raw.fif", data_uv, NAMES, SFREQ_HZ)))
+    return quality, bad, {note.code: note.message for note in notes}
+
+
+def test_nothing_is_wrong(tmp_path: Path) -> None:
+    quality, bad, notes = assessed(tmp_path, scalp_uv())
+    assert (bad, notes) == ([], {})
+    assert all(q["bad_stretches"] == [] and 0.85 < q["correlation"] < 0.95 for q in quality.values())
+
+
+def hold(data_uv: np.ndarray) -> None:
+    data_uv[1, 20 * SFREQ_HZ : 30 * SFREQ_HZ] = 7
+
+
+def lose(data_uv: np.ndarray) -> None:
+    data_uv[1, 24 * SFREQ_HZ : 36 * SFREQ_HZ] = np.nan  # most of each of two stretches
+
+
+def clip(data_uv: np.ndarray) -> None:
+    data_uv[1, 20 * SFREQ_HZ : 30 * SFREQ_HZ] = np.clip(data_uv[1, 20 * SFREQ_HZ : 30 * SFREQ_HZ] * 10, -200, 200)
+
+
+def blow_up(data_uv: np.ndarray) -> None:
+    data_uv[1, 20 * SFREQ_HZ : 30 * SFREQ_HZ] *= 100
+
+
+def fall_off(data_uv: np.ndarray) -> None:
+    data_uv[1, 10 * SFREQ_HZ : 40 * SFREQ_HZ] = np.random.default_rng(9).normal(0, 30, 30 * SFREQ_HZ)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "expected"),
+    [
+        (hold, [20.0, 30.0, "flat"]),
+        (lose, [20.0, 40.0, "missing"]),
+        (clip, [20.0, 30.0, "clipped"]),
+        (blow_up, [20.0, 30.0, "amplitude"]),
+        (fall_off, [10.0, 40.0, "disconnected"]),
+    ],
+)
+def test_a_bad_stretch_of_a_good_channel(
+    tmp_path: Path, spoil: Callable[[np.ndarray], None], expected: list[Any]
+) -> None:
+    data_uv = scalp_uv()
+    spoil(data_uv)
+    quality, bad, notes = assessed(tmp_path, data_uv)
+    assert bad == []
+    assert {name: q["bad_stretches"] for name, q in quality.items()} == {name: [] for name in NAMES} | {
+        "Fp2": [expected]
+    }
+    seconds = expected[1] - expected[0]
+    assert notes["bad_stretches"] == f"of channels that are good elsewhere: Fp2 {seconds:g} s ({expected[2]})"
+
+
+def test_more_bad_than_good_stretches_make_a_bad_channel(tmp_path: Path) -> None:
+    data_uv = scalp_uv()
+    data_uv[1, : 20 * SFREQ_HZ] *= 100
+    data_uv[1, 20 * SFREQ_HZ : 40 * SFREQ_HZ] = 7
+    quality, bad, notes = assessed(tmp_path, data_uv)
+    assert bad == ["Fp2"]
+    assert quality["Fp2"]["bad"] == ["67% amplitude or flat"]
+    assert "bad_stretches" not in notes  # all of the channel is out
+
+
+def test_a_disconnected_electrode(tmp_path: Path) -> None:
+    data_uv = scalp_uv()
+    mains = 60 * np.sin(2 * np.pi * 50 * np.arange(N) / SFREQ_HZ)
+    data_uv[1] = mains + np.random.default_rng(9).normal(0, 2, N)
+    data_uv[2] += mains  # noisy, and good all the same
+    quality, bad, notes = assessed(tmp_path, data_uv)
+    assert bad == ["Fp2"]
+    (reason,) = quality["Fp2"]["bad"]
+    assert reason.startswith("disconnected: correlation 0.")
+    assert quality["Fp2"]["correlation"] < ALONE < 0.85 < quality["C3"]["correlation"]
+    share = quality["C3"]["line_noise"]["50"]
+    assert share == pytest.approx(60**2 / 2 / (60**2 / 2 + 30**2 + 10**2), abs=0.03)
+    assert notes["line_noise"] == f"mains at 50 Hz are up to {share:.0%} of the power: C3; prepare with notch_hz=50"
+
+
+def test_electrodes_that_do_not_hang_together_are_not_called_disconnected(tmp_path: Path) -> None:
+    quality, bad, _ = assessed(tmp_path, np.random.default_rng(0).normal(0, 30, (6, N)))
+    assert bad == []
+    assert max(q["correlation"] for q in quality.values()) < ALONE
+
+
+def test_copies_are_said_and_kept(tmp_path: Path) -> None:
+    data_uv = scalp_uv()
+    data_uv[4] = data_uv[0]
+    data_uv[5] = -data_uv[0]
+    _, bad, notes = assessed(tmp_path, data_uv)
+    assert bad == []
+    assert notes["copied_channels"].startswith("the same samples twice: O1 = Fp1, O2 = Fp1;")
+
+
+def test_stretches_do_not_cross_gaps() -> None:
+    grid = cut_grid([Segment(0, 250, 0.0), Segment(250, 258, 60.0), Segment(258, 498, 90.0)], 10.0)
+    assert grid.stretches.tolist() == [[0, 100], [100, 250], [250, 258], [258, 358], [358, 498]]
+    assert grid.seconds[[0, 24, 25]].tolist() == [0, 240, 258]
+    assert grid.owner.tolist() == [0] * 10 + [1] * 15 + [3] * 10 + [4] * 14
+
+
+def test_what_is_clipped() -> None:
+    row = np.array([0, 5, 5, 5, 5, 1, 5, 5, 2, -3, -3, -3, np.nan, 4], np.float32)
+    assert np.flatnonzero(clipped_samples(row)).tolist() == [1, 2, 3, 4, 9, 10, 11]
+    assert not clipped_samples(np.full(9, 5, np.float32)).any()
+    assert not clipped_samples(np.full(3, np.nan, np.float32)).any()
+
+
+def test_too_short_is_one_rule(tmp_path: Path) -> None:
+    short = read_recording(write_edf(tmp_path / "sub-1.edf", scalp_uv()[:, :100], NAMES, record_s=0.5))
+    assert unusable(short, [], []) == "too short: 0.5 s without a gap, at least 1 s expected"
+    long_enough = read_recording(write_edf(tmp_path / "sub-2.edf", scalp_uv()[:, :200], NAMES))
+    assert unusable(long_enough, [], []) == ""
+
+
+def test_check_and_prepare_say_the_same(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    spoilt = scalp_uv(1)
+    blow_up(spoilt)
+    spoilt[4] = 7
+    write_edf(folder / "sub-0.edf", scalp_uv(), NAMES)
+    write_edf(folder / "sub-1.edf", spoilt, NAMES)
+    write_edf(folder / "other.edf", scalp_uv(), [*NAMES[:5], "x"])
+    write_edf(folder / "sub-3.edf", scalp_uv()[:, :100], NAMES, record_s=0.5)
+    write_edf(folder / "sub-4.edf", scalp_uv() * 0, NAMES)
+    write_edf(folder / "sub-5.edf", scalp_uv(), NAMES)  # the first one's content
+    checked = {r["file"]: r for r in check([folder])["recordings"]}
+    store = prepare([folder], tmp_path / "store")
+    reasons = {r["file"]: r["reason"] for r in checked.values() if r["status"] == "unusable"}
+    skipped = {one["file"]: one["reason"] for one in store.head["skipped"]}
+    assert skipped.keys() == reasons.keys() == {"sub-3.edf", "sub-4.edf"}
+    assert all(skipped[file].endswith(reason) for file, reason in reasons.items())
+    for one in store.recordings:
+        said = checked[one.file]
+        assert one.quality == said["quality"], one.file
+        assert (one.bad_channels, one.left_out) == (said["bad_channels"], said["left_out"])
+        assert {(note.code, note.message) for note in one.notes} == {(n["code"], n["message"]) for n in said["notes"]}
+    assert "duplicate_content" in [note.code for note in store.recordings[-1].notes]
+
+
+def test_a_recording_read_in_groups_of_rows_is_judged_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data_uv = scalp_uv()
+    for spoil in (fall_off, hold):
+        spoil(data_uv)
+    path = write_fif(tmp_path / "x_raw.fif", data_uv, NAMES, SFREQ_HZ)
+    held = check([path], drawings=True)
+    monkeypatch.setattr(recording, "HELD_BYTES", 0)
+    monkeypatch.setattr(recording, "GROUP_BYTES", 1)
+    assert not isinstance(read_recording(path).data_uv, np.ndarray)
+    assert check([path], drawings=True) == held
+
+
+def test_long_recordings_are_compared_within_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bothways.eeg import electrodes
+
+    data_uv = scalp_uv()
+    data_uv[1] = np.random.default_rng(9).normal(0, 30, N)
+    whole = assessed(tmp_path, data_uv)[0]
+    monkeypatch.setattr(electrodes, "GROUP_BYTES", 8 * 6 * 171 * 2)  # room for two of six stretches
+    (tmp_path / "x_raw.fif").unlink()
+    some = assessed(tmp_path, data_uv)[0]
+    assert [name for name, q in some.items() if q["bad"]] == ["Fp2"]
+    assert some["Fp1"]["correlation"] != whole["Fp1"]["correlation"]
+    assert some["Fp1"]["correlation"] == pytest.approx(whole["Fp1"]["correlation"], abs=0.05)
+
+
+def good_recordings(folder: Path) -> list[Recording]:
+    return [read_recording(one.path) for one in scan([folder])]
+
+
+def test_the_example_recordings_are_fine(example_data: Path) -> None:
+    for one in good_recordings(example_data):
+        quality, bad, notes = assess(one)
+        assert (bad, [q["bad_stretches"] for q in quality.values() if q["bad_stretches"]]) == ([], []), one.path.name
+        assert {note.code for note in notes} <= {"flat_stretches"}, one.path.name
