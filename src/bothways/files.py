@@ -67,7 +67,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path}: expected a file here, found none; check the path") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as problem:
+    except (OSError, ValueError, RecursionError) as problem:
         raise UserError(f"{path}: expected JSON, but it cannot be read ({problem})") from None
 
 

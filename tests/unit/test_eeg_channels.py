@@ -38,6 +38,7 @@ def test_bipolar_pairs(label, name, anode, cathode):
         ("EEG A2-A1", "reference"), ("M2", "reference"), ("POL $A1", "reference"), ("IBI", "derived"),
         ("LEFT_EAR", "reference"), ("RIGHT_EAR", "reference"), ("VEO", "eye movement"), ("HEO", "eye movement"),
         ("LUE-RAE", "eye movement"), ("VNS", "auxiliary"), ("Ana1", "auxiliary"), ("GND", "ground"), ("-", "no name"),
+        ("POL E", "ground"), ("E", "ground"), ("NA1", "unassigned"), ("NA12", "unassigned"),
         ("Plethysmogram", "oxygen"), ("Plet", "oxygen"), ("TRIG", "trigger"), ("Stim", "trigger"),
         ("Stimulus", "trigger"), ("Marker", "trigger"), ("Event", "trigger"), ("BDF Status", "trigger"),
         ("Status 1", "trigger"),

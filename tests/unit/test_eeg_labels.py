@@ -215,6 +215,8 @@ def test_times_that_are_no_seconds_of_the_recording(tmp_path, onset, message):
             "expected a file name, got none; only a label of a whole subject",
         ),
         ("file,label\n,b\n", "line 2: expected a file name, got none"),
+        ("file,label\n\n\n,b\n", "line 4: expected a file name, got none"),
+        ("file,onset_s,duration_s,label\na.edf,1,5,2,x\n", "line 2: expected 4 cells as in the header, got 5"),
         ("file,label\n", "expected labelled rows, got 0 rows"),
     ],
 )

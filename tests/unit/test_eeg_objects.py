@@ -59,7 +59,7 @@ def test_pieces_of_an_array_are_segments():
         (DATA_UV * 1j, NAMES, 200, "uV", "expected real numbers"),
         (DATA_UV[:, :0], NAMES, 200, "uV", "no data"),
         (DATA_UV[3:], NAMES[3:], 200, "uV", "no EEG channels"),
-        (DATA_UV, NAMES, 0, "uV", "rate of 10 Hz to 1 MHz"),
+        (DATA_UV, NAMES, 0, "uV", "rate of 10 Hz to 100 kHz"),
     ],
 )
 def test_an_array_that_does_not_fit(data, names, hz, unit, message):

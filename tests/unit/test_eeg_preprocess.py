@@ -73,6 +73,12 @@ def test_upper_edge_follows_a_low_rate(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("sfreq_hz", [140.001, 1e5])
+def test_rates_that_a_damaged_header_states(tmp_path, sfreq_hz):
+    recording = dataclasses.replace(recording_of(tmp_path, noise_uv(4)), sfreq_hz=sfreq_hz)
+    assert np.isfinite(preprocess(recording, SignalConfig()).data_uv).all()
+
+
 def test_missing_samples_do_not_spread(tmp_path):
     data = noise_uv(2, 4000)
     whole = preprocess(recording_of(tmp_path, data), SignalConfig()).data_uv
@@ -184,7 +190,13 @@ def test_a_channel_that_the_halo_takes_is_bad(tmp_path):
 
 @pytest.mark.parametrize(
     ("factor", "advice"),
-    [(1e3, "÷1000 would make 30"), (1e-3, "×1000 would"), (1e6, "÷1000000 would"), (1e9, "no change")],
+    [
+        (1e3, "÷1000 would make 30"),
+        (1e-3, "×1000 would"),
+        (1e6, "÷1000000 would"),
+        (1e-6, "×1000000 would"),
+        (1e9, "no change"),
+    ],
 )
 def test_a_unit_slip_is_suspected(tmp_path, factor, advice):
     _, bad, notes = assess(recording_of(tmp_path, noise_uv(4, 2000, sd_uv=30.4) * factor))

@@ -3,7 +3,7 @@ from datetime import datetime
 import numpy as np
 import pytest
 
-from bothways.eeg import Event, Segment, check, read_recording
+from bothways.eeg import Event, Segment, check, from_mne, read_recording
 from bothways.eeg.recording import unit_in_uv
 from bothways.errors import UserError
 from recordings import noise_uv, write_brainvision, write_edf, write_eeglab, write_fif
@@ -169,14 +169,37 @@ def test_record_times_that_run_backwards(tmp_path):
     with pytest.raises(UserError) as problem:
         read_recording(path)
     assert str(problem.value) == (
-        f"{path}: expected record times that rise, but time 5 is not after the one before; "
+        f"{path}: expected records that follow each other, but record 5 begins before the end of the one before; "
         "correct the file's record times or leave it out"
     )
     recording = read_recording(write_edf(tmp_path / "b.edf", noise_uv(), NAMES, plus="C", onsets_s=onsets_s))
     assert recording.segments == [Segment(0, 1600, 0.0)]
     assert [(note.code, note.message) for note in recording.notes] == [
-        ("record_times", "1 record times do not rise; taken as following on"),
+        ("record_times", "1 records begin before the one in front ends; taken as following on"),
     ]
+
+
+def test_records_without_a_time_between_those_with_one_that_overlap(tmp_path):
+    path = write_edf(tmp_path / "a.edf", noise_uv(), NAMES, plus="D", onsets_s=[0, 1, 2, 3, 3.5, 6, 7, 8])
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"+3\x14", b"x3\x14"))
+    with pytest.raises(UserError, match="record 5 begins before the end of the one before"):
+        read_recording(path)
+
+
+def test_impossible_times_of_annotations(tmp_path):
+    import mne
+
+    path = write_fif(tmp_path / "a_raw.fif", noise_uv(), NAMES)
+    raw = mne.io.read_raw_fif(path, verbose="error")
+    onsets_s, names = [1.0, 2.0, 3.0, 1e300], ["nan", "endless", "fine", "late"]
+    raw._annotations = mne.Annotations(onsets_s, [np.nan, np.inf, 1.0, 1.0], names)  # as readers do, unchecked
+    recording = from_mne(raw)
+    assert [(event.label, event.duration_s) for event in recording.events] == [("nan", 0.0), ("fine", 1.0)]
+    assert [note.code for note in recording.notes] == ["events_outside"]
+    raw._annotations = mne.Annotations([-5.0], [99.0], ["BAD_ACQ_SKIP"])
+    with pytest.raises(UserError, match="marks all of it as skipped"):
+        from_mne(raw)
 
 
 def test_header_numbers_with_nul_and_comma(tmp_path):
@@ -283,7 +306,7 @@ def test_files_without_a_recording(tmp_path):
     with pytest.raises(UserError, match="found none; check the path"):
         read_recording(tmp_path / "c.edf")
     (tmp_path / "d.set").write_bytes(b"no MATLAB file")
-    with pytest.raises(UserError, match="expected a recording that mne reads"):
+    with pytest.raises(UserError, match="expected a MATLAB file, got one that begins with b'no MATLAB file'"):
         read_recording(tmp_path / "d.set")
 
 

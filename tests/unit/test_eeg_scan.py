@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from bothways.eeg import check, prepare, scan
-from bothways.eeg.scan import by_ending, ends_with
+from bothways.eeg.scan import by_ending, ends_with, read_table
 from bothways.errors import UserError
 from recordings import noise_uv, write_edf
 
@@ -99,6 +99,20 @@ def test_subject_of_name_parent_and_table(tmp_path):
     table.write_text("name,subject\none.edf,7\n")
     with pytest.raises(UserError, match="expected the columns file, subject, got name, subject; add file"):
         scan([tmp_path / "data"], table)
+
+
+def test_a_table_is_read_as_it_stands_or_refused_by_its_line(tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_bytes(b'\r\na,b\r\n\r\n1, x \r\n  ,\r\n"2\r\n2",y\r\n3\r\n4,z,\r\n')
+    assert read_table(table, ("a",)) == {
+        4: {"a": "1", "b": "x"}, 6: {"a": "2\n2", "b": "y"}, 8: {"a": "3", "b": ""}, 9: {"a": "4", "b": "z"},
+    }  # fmt: skip
+    table.write_text("file,onset_s\n\na.edf,1\n\nb.edf,1,5\n")
+    with pytest.raises(UserError, match=r"line 5: expected 2 cells as in the header, got 3; .* that holds ',' itself"):
+        read_table(table, ())
+    table.write_text("file,subject\na.edf,1\n", encoding="utf-16")
+    with pytest.raises(UserError, match="no text in UTF-8 or Latin-1"):
+        read_table(table, ())
 
 
 FILES = ["a.edf", "x/a.edf", "y/x/a.edf", "ba.edf", "m.mff"]

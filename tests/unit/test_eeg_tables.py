@@ -254,3 +254,16 @@ def test_mutants_are_read_or_refused_in_one_line(tmp_path, name):
             assert recording.data_uv.shape == (len(recording.ch_names), recording.segments[-1].stop)
     assert refused
     assert not any("\n" in message for message in refused)
+
+
+def test_markers_and_channels_of_types_that_are_none(tmp_path):
+    far = pa.array([2**62] * N, pa.timestamp("us"))
+    pq.write_table(pa.table(plain() | {"label": far}), tmp_path / "a.parquet")
+    assert read_recording(tmp_path / "a.parquet").left_out["label"] == "timestamp[us], no numbers"
+    pq.write_table(pa.table(plain() | {"Fp1": far}), tmp_path / "b.parquet")
+    with pytest.raises(UserError, match=r"expected numbers in column Fp1, got timestamp\[us\]"):
+        read_recording(tmp_path / "b.parquet")
+    table = pa.table(plain()).replace_schema_metadata({"SamplingFrequency": "inf"})
+    pq.write_table(table, tmp_path / "c.parquet")
+    with pytest.raises(UserError, match="sampling rate of 10 Hz to 100 kHz, got inf Hz"):
+        read_recording(tmp_path / "c.parquet")

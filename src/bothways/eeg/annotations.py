@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
+from bothways.eeg.channels import shown
 from bothways.eeg.edf import EdfFile, open_edf
 from bothways.eeg.recording import Note, listed
-from bothways.eeg.scan import shown
 from bothways.errors import UserError
 
 EDF_ENDINGS = (".edf", ".bdf", ".rec")

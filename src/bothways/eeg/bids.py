@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bothways.eeg.channels import parse_labels, trusted_positions
+from bothways.eeg.channels import parse_labels, shown, trusted_positions
 from bothways.eeg.recording import (
     Note,
     Recording,
@@ -131,13 +131,13 @@ def _applying(folders: list[Path], suffix: str, ending: str, entities: dict[str,
 
 def _rows(path: Path, required: tuple[str, ...]) -> list[dict[str, str]]:
     try:
-        return read_table(path, required)
+        return list(read_table(path, required).values())
     except UserError as problem:
         raise _Broken(_one_line(problem)) from None
 
 
 def _one_line(problem: Exception) -> str:
-    return " ".join(str(problem).split())
+    return shown(" ".join(str(problem).split()))
 
 
 def _channels(recording: Recording, path: Path, beside: Beside, unit: str | None) -> Recording:
@@ -268,7 +268,7 @@ def _axes(points: np.ndarray, system: str) -> np.ndarray | None:
 def _facts(recording: Recording, beside: Beside) -> None:
     facts, notes = beside.facts, recording.notes
     rate_hz = facts.get("SamplingFrequency")
-    if isinstance(rate_hz, int | float) and abs(rate_hz / recording.sfreq_hz - 1) > _AGREE:
+    if isinstance(rate_hz, int | float) and 0 < rate_hz < 1e9 and abs(rate_hz / recording.sfreq_hz - 1) > _AGREE:
         message = f"the dataset states {rate_hz:g} Hz, the file has {recording.sfreq_hz:g} Hz; the file's rate stands"
         notes.append(Note("bids_rate", message))
     for code, key, text in (
@@ -276,7 +276,7 @@ def _facts(recording: Recording, beside: Beside) -> None:
         ("bids_reference", "EEGReference", "reference by the dataset: {}"),
     ):
         if (value := facts.get(key)) not in (None, *_ABSENT):
-            notes.append(Note(code, text.format(" ".join(str(value).split())[:100])))
+            notes.append(Note(code, text.format(shown(" ".join(str(value).split())[:100]))))
 
 
 def _participant(recording: Recording, beside: Beside) -> None:

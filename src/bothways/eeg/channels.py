@@ -1,6 +1,7 @@
 """Channel names to the 10-05 system, what is no scalp EEG and why, and where each electrode lies."""
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,6 +35,11 @@ _NOT_EEG = {
     "derived measure": r"ibi|bursts?|suppr|annotations?|delta|theta|alpha|beta|gamma|pow|cq|eq|rawcq|hsi|quality|"
     r"impedance|elements|head ?band ?on",
 }
+_NO_INPUT = [
+    ("ground electrode", re.compile("E", re.IGNORECASE)),  # Nihon Kohden's; beside it `E1`, `E2` are eyes or a net
+    ("unassigned input", re.compile(r"NA\d+", re.IGNORECASE)),  # Neuroscan's
+]
+"""Names that mean something only as a whole."""
 _NETS = {
     "GSN-HydroCel-32": 33, "GSN-HydroCel-64_1.0": 64, "GSN-HydroCel-65_1.0": 65, "GSN-HydroCel-128": 128,
     "GSN-HydroCel-129": 129, "GSN-HydroCel-256": 256, "GSN-HydroCel-257": 257, "biosemi16": 16, "biosemi32": 32,
@@ -46,6 +52,18 @@ _EYE = re.compile(r"\s*(?:(?:EEG|EOG|POL)[\s_:.-]*)?E(\d+)(?:\s*[-:/_ ]\s*(\w+))
 _NOT_EEG_PATTERNS = [
     (reason, re.compile(rf"(?<![a-z])(?:{words})(?![a-z])", re.IGNORECASE)) for reason, words in _NOT_EEG.items()
 ]
+
+
+_UNSHOWN = ("Cc", "Zl", "Zp")
+
+
+def shown(text: str) -> str:
+    """A file's name, or a message with it, fit to print and store: no bytes that are not UTF-8, no control characters.
+
+    Each of those is `�` instead.
+    """
+    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in _UNSHOWN else c for c in text)
 
 
 @dataclass(frozen=True)
@@ -101,7 +119,7 @@ def parse_label(label: str) -> Channel:
     A second electrode that is an ear, mastoid or other common reference is taken for the reference; one on the
     scalp makes a bipolar pair. A name that nothing is known about is kept as it is.
     """
-    own = " ".join(label.split())
+    own = shown(" ".join(label.split()))
     text = re.sub(r"^(EEG|POL|RAW)(?=[\s_:.-])[\s_:.-]*", "", own, flags=re.IGNORECASE).strip(" .")
     if re.match("EEG[a-z]", text, re.IGNORECASE) and scalp_name(_split(text[3:])[0]):
         text = text[3:]  # `EEGFp1`
@@ -116,6 +134,9 @@ def parse_label(label: str) -> Channel:
         return Channel(own, left_out="no name, not known to be scalp EEG")
     if _REFERENCES.fullmatch(first) or _REFERENCES.fullmatch(text):
         return Channel(own, left_out="reference electrode, not scalp EEG")
+    for reason, pattern in _NO_INPUT:
+        if pattern.fullmatch(first):
+            return Channel(own, left_out=f"{reason}, not scalp EEG")
     for reason, pattern in _NOT_EEG_PATTERNS:
         if pattern.search(re.sub(r"[\d_]+", " ", text)) or pattern.search(text):
             return Channel(own, left_out=f"{reason}, not scalp EEG")
@@ -154,7 +175,7 @@ def parse_labels(labels: Sequence[str]) -> list[Channel]:
     if len(numbered) < 3:
         return channels
     return [
-        Channel(" ".join(label.split())) if re.fullmatch(r"\s*[A-H]\d+\s*", label) else channel
+        Channel(channel.name) if re.fullmatch(r"\s*[A-H]\d+\s*", label) else channel
         for label, channel in zip(labels, channels)
     ]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bothways.eeg.drawing import draw
-from bothways.eeg.quality import AMPLITUDE_UV, USUAL_UV, assess, file_notes, unusable
+from bothways.eeg.quality import AMPLITUDE_UV, USUAL_UV, assess, file_notes, rounded_uv, unusable
 from bothways.eeg.recording import Recording, no_memory_error
 from bothways.eeg.scan import Found, load, scan, shown
 from bothways.eeg.store import content_hash
@@ -105,7 +105,7 @@ def _check_one(
         "segments": [asdict(segment) for segment in recording.segments],
         "n_events": len(recording.events),
         "event_labels": dict(Counter(event.label for event in recording.events).most_common()),
-        "amplitude_uv": round(float(np.median(amplitudes)), 4) if amplitudes else None,
+        "amplitude_uv": rounded_uv(float(np.median(amplitudes))) if amplitudes else None,
         "quality": quality,
         "bad_channels": bad,
         "meas_date": recording.meas_date.isoformat() if recording.meas_date else None,

@@ -5,7 +5,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -249,7 +249,7 @@ def read_labels(path: str | Path, duration_s: float | None = None) -> Spans:
     """
     path = Path(path)
     table = read_table(path, ())
-    columns = table[0].keys() if table else set()
+    columns = next(iter(table.values())).keys() if table else set()
     who = "subject" if "subject" in columns and "file" not in columns else "file"
     if not columns >= {who, "label"}:
         read_table(path, (who, "label"))  # says which is missing
@@ -276,12 +276,12 @@ def read_spans(path: str | Path) -> Spans:
     return spans
 
 
-def _to_spans(path: Path, table: Sequence[dict[str, str]], default_s: float | None = None) -> Spans:
+def _to_spans(path: Path, table: Mapping[int, dict[str, str]], default_s: float | None = None) -> Spans:
     known = {"file", "onset_s", "duration_s", "label", "subject", "channel"}
-    others = sorted(set(table[0]) - known) if table else []
+    others = sorted({name for row in table.values() for name in row} - known)
     notes = [Note("columns_ignored", f"columns not used: {', '.join(others)}")] if others else []
     rows, commas = [], []
-    for number, row in enumerate(table, 2):
+    for number, row in table.items():
         line = f"{path}: line {number}"
         onset_s, duration_s = (_seconds(line, row, name) for name in ("onset_s", "duration_s"))
         if onset_s is not None and not duration_s:

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from bothways.eeg.channels import parse_labels, trusted_positions
+from bothways.eeg.channels import parse_labels, shown, trusted_positions
 from bothways.eeg.edf import status_events
+from bothways.eeg.matlab import check_eeglab
 from bothways.eeg.recording import (
     Note,
     Recording,
@@ -20,6 +21,7 @@ from bothways.eeg.recording import (
     checked_rate,
     held_or_lazy,
     leave_out,
+    listed,
     named,
     no_eeg_error,
     odd_case,
@@ -31,12 +33,13 @@ from bothways.eeg.recording import (
     unit_in_uv,
     whole_sample,
 )
-from bothways.eeg.scan import shown
 from bothways.errors import UserError
 
 _BOUNDARY = re.compile(r"(?i)^(bad |edge )?boundary$|^new segment")
 _SKIPPED = re.compile(r"(?i)^bad_acq_skip")
 _CHUNK_S = 60.0
+_LONGEST_S = 1e9
+"""An event that begins or lasts longer, some thirty years, is none."""
 
 
 def read_with_mne(path: Path, unit: str | None) -> Recording:
@@ -49,6 +52,7 @@ def read_with_mne(path: Path, unit: str | None) -> Recording:
         warnings.simplefilter("always")
         try:
             raw = _open(path)
+            raw.get_channel_types()  # fails where a type is none
             if path.suffix.lower() == ".set":
                 _warn_if_renamed(path)
         except (UserError, OSError, MemoryError):
@@ -102,6 +106,7 @@ def _open(path: Path) -> Any:
     quiet = {"verbose": "error"}
     suffix = path.suffix.lower()
     openers: dict[str, Callable[[], Any]] = {
+        ".set": lambda: _open_eeglab(path),
         ".raw": lambda: mne.io.read_raw_egi(path, **quiet),
         ".data": lambda: mne.io.read_raw_nicolet(path, ch_type="eeg", **quiet),
         ".cnt": lambda: _open_cnt(path),
@@ -112,6 +117,13 @@ def _open(path: Path) -> Any:
             return openers.get(suffix, lambda: mne.io.read_raw(path, **quiet))()
         except FileNotFoundError as problem:
             raise UserError(f"{path}: a file that belongs to it is missing: {_one_line(problem)}") from None
+
+
+def _open_eeglab(path: Path) -> Any:
+    import mne
+
+    check_eeglab(path)
+    return mne.io.read_raw(path, verbose="error")
 
 
 def _open_cnt(path: Path) -> Any:
@@ -178,10 +190,11 @@ def convert(path: Path, raw: Any, unit: str | None, *, of_file: bool = True) -> 
     if raw.n_times == 0:
         raise UserError(f"{path}: no data: the recording has no samples; leave the file out")
     sfreq_hz = checked_rate(path, float(raw.info["sfreq"]))
+    _check_size(path, raw)
     data_uv = held_or_lazy(
         (len(picks), int(raw.n_times)), lambda rows: _samples(path, raw, picks[rows], unit, stated, unscaled)
     )
-    segments, events = _times(raw, types, sfreq_hz, notes)
+    segments, events = _times(path, raw, types, sfreq_hz, notes)
     points = np.array([raw.info["chs"][pick]["loc"][:3] for pick in picks], dtype=np.float64)
     positions = trusted_positions(points, channels)
     if positions is not None:
@@ -201,6 +214,20 @@ def convert(path: Path, raw: Any, unit: str | None, *, of_file: bool = True) -> 
         [name for name, own in zip(ch_names, file_names) if own in bads],
         [unscaled.get(pick, stated.get(raw.ch_names[pick], "")) for pick in picks],
     )  # fmt: skip
+
+
+def _check_size(path: Path, raw: Any) -> None:
+    """Refuses a file that is far too small for the samples it states, before there is memory taken for them."""
+    files = [Path(name) for name in getattr(raw, "filenames", ()) if name is not None]
+    if raw.preload or not all(file.is_file() for file in files):
+        return
+    size = sum(file.stat().st_size for file in files)
+    most = 1000 * size if any(file.suffix == ".gz" for file in files) else 100 * size  # FIF does not store pauses
+    if int(raw.n_times) * len(raw.ch_names) > most > 0:
+        raise UserError(
+            f"{path}: expected {raw.n_times} samples of {len(raw.ch_names)} channels by the header, the file has "
+            f"{size} bytes; it is damaged, copy it again"
+        )
 
 
 def _unscaled_units(path: Path, raw: Any, types: list[str]) -> dict[int, str]:
@@ -239,10 +266,15 @@ def _samples(
             factor *= (unit_in_uv(unit) or 1.0) / in_file
     data_uv = np.empty((len(picks), raw.n_times), np.float32)
     step = max(int(_CHUNK_S * raw.info["sfreq"]), 1)
+    for start in range(0, raw.n_times, step):
+        piece = _piece(path, raw, picks, start, min(start + step, int(raw.n_times)))
+        data_uv[:, start : start + step] = possible_uv(piece * factors)
+    return data_uv
+
+
+def _piece(path: Path, raw: Any, picks: list[int], start: int, stop: int) -> np.ndarray:
     try:
-        for start in range(0, raw.n_times, step):
-            piece = raw.get_data(picks, start, min(start + step, raw.n_times), verbose="error")
-            data_uv[:, start : start + step] = possible_uv(piece * factors)
+        return np.asarray(raw.get_data(picks, start, stop, verbose="error"))
     except (OSError, MemoryError):
         raise
     except Exception as problem:
@@ -253,33 +285,42 @@ def _samples(
                 f"{path}: expected {raw.n_times} samples in {data_file.name}, it holds {n}; copy it again"
             ) from None
         raise UserError(f"{path}: the samples cannot be read: {type(problem).__name__}: {_one_line(problem)}") from None
-    return data_uv
 
 
-def _times(raw: Any, types: list[str], sfreq_hz: float, notes: list[Note]) -> tuple[list[Segment], list[Any]]:
+def _times(
+    path: Path, raw: Any, types: list[str], sfreq_hz: float, notes: list[Note]
+) -> tuple[list[Segment], list[Any]]:
     n = int(raw.n_times)
-    cuts, holes, events = {0, n}, [], []
+    cuts, holes, events, unplaced = {0, n}, [], [], []
     first_s = raw.first_time if raw.annotations.orig_time is not None else 0.0
     for onset, duration_s, label in zip(raw.annotations.onset, raw.annotations.duration, raw.annotations.description):
-        onset_s = float(onset) - first_s
+        onset_s, duration_s = float(onset) - first_s, float(duration_s) if duration_s > 0 else 0.0
+        if not abs(onset_s) < _LONGEST_S or not duration_s < _LONGEST_S:
+            unplaced.append(str(label))
+            continue
         sample = whole_sample(onset_s * sfreq_hz)
         if _SKIPPED.search(label):
-            holes.append((max(sample, 0), min(whole_sample((onset_s + float(duration_s)) * sfreq_hz), n)))
+            stop = whole_sample((onset_s + duration_s) * sfreq_hz)
+            holes.append((min(max(sample, 0), n), min(max(stop, 0), n)))
         elif _BOUNDARY.search(label):
             cuts.add(min(max(sample, 0), n))
         else:
-            events.append((onset_s, float(duration_s), str(label)))
+            events.append((onset_s, duration_s, str(label)))
+    if unplaced:
+        notes.append(Note("events_outside", f"{len(unplaced)} events have an impossible time: {listed(unplaced)}"))
     edges = sorted(cuts | {edge for hole in holes for edge in hole})
     segments = [
         Segment(a, b, a / sfreq_hz)
         for a, b in pairwise(edges)
         if b > a and not any(start <= a and b <= stop for start, stop in holes)
     ]
+    if not segments:
+        raise UserError(f"{path}: no data: the file marks all of it as skipped; leave the file out")
     if len(segments) > 1 or holes:
         notes.append(Note("gaps", f"{len(segments)} pieces, cut where the file marks a boundary or a skip"))
     known = {(whole_sample(onset_s * sfreq_hz), label) for onset_s, _, label in events}
     for pick in (index for index, kind in enumerate(types) if kind == "stim"):
-        values = np.nan_to_num(raw.get_data([pick], verbose="error")[0])
+        values = np.nan_to_num(_piece(path, raw, [pick], 0, n)[0])
         for sample, code in status_events(np.clip(values, -(2**31), 2**31 - 1).astype(np.int32)):
             label = str(code) if code != 1 else raw.ch_names[pick]
             if (sample, label) not in known:  # some readers give triggers as annotations too

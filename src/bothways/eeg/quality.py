@@ -162,10 +162,15 @@ def _measure(row: Row, grid: Grid, sfreq_hz: float) -> tuple[dict[str, Any], lis
         centred = centred - centred.mean(1, keepdims=True)
     # a long recording is judged by some whole seconds of it (single samples could fall in step with a rhythm)
     spread = np.abs(centred[:: max(len(centred) // 40, 1)])
-    measured["amplitude_uv"] = round(1.4826 * _median(spread.ravel()), 4) if spread.size else None
+    measured["amplitude_uv"] = rounded_uv(1.4826 * _median(spread.ravel())) if spread.size else None
     measured["line_noise"] = _line_noise(centred, sfreq_hz)
     measured["bad"] = _reasons(measured, _lost_share(hole, sfreq_hz))
     return measured, _judged(row, grid, grid.owner[whole], spread_uv)
+
+
+def rounded_uv(value_uv: float) -> float:
+    """To four decimals; below 1 uV to four digits, for what is a million times too small is not 0."""
+    return round(value_uv, 4) if value_uv >= 1 else float(f"{value_uv:.4g}")
 
 
 def _median(values: Float32[np.ndarray, " n"]) -> float:

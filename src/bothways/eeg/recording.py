@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, Float64
 
-from bothways.eeg.channels import Channel, electrode_positions, parse_labels, unique_names
+from bothways.eeg.channels import Channel, electrode_positions, parse_labels, shown, unique_names
 from bothways.eeg.edf import EdfFile, EdfSignal, open_edf, status_events
 from bothways.errors import UserError
 
@@ -317,25 +317,26 @@ def _pick_edf(
             notes.append(Note("other_rate", f"scalp EEG that has not the others' {rate_hz:g} Hz: {listed(lost)}"))
         candidates = [(signal, channel) for signal, channel in candidates if signal.n_per_record == n]
     if guessed and unit is None:
-        notes.append(Note("unit_guessed", f"unit taken for microvolts: {', '.join(guessed)}"))
+        notes.append(Note("unit_guessed", f"unit taken for microvolts: {listed(guessed)}"))
     if unusual:
         notes.append(odd_case_note(unusual))
     return [signal for signal, _ in candidates], [channel for _, channel in candidates], left_out
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first six of some names and how many more there are."""
-    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    """The first six of some names, of each its beginning, and how many more there are."""
+    first = [shown(name if len(name) <= 100 else f"{name[:99]}…") for name in names[:6]]
+    return ", ".join(first) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
 def checked_rate(path: Path, sfreq_hz: float) -> float:
     """Returns the rate if an EEG can have it.
 
     Raises:
-        UserError: it is below 10 Hz or above 1 MHz.
+        UserError: it is below 10 Hz or above 100 kHz.
     """
-    if not 10 <= sfreq_hz <= 1e6:
-        raise UserError(f"{path}: expected a sampling rate of 10 Hz to 1 MHz, got {sfreq_hz:g} Hz; header damaged")
+    if not 10 <= sfreq_hz <= 1e5:
+        raise UserError(f"{path}: expected a sampling rate of 10 Hz to 100 kHz, got {sfreq_hz:g} Hz; header damaged")
     return sfreq_hz
 
 
@@ -353,6 +354,7 @@ def no_memory_error(path: Path) -> UserError:
 
 def leave_out(left_out: dict[str, str], name: str, reason: str) -> None:
     """Notes why a channel is not among the EEG; a second one of the same name gets a number."""
+    name = shown(name)
     number, key = 2, name
     while key in left_out:
         key, number = f"{name}#{number}", number + 1
@@ -377,7 +379,7 @@ def named(channels: Sequence[Channel], notes: list[Note], positions: Float32[np.
     """Returns unique names; notes which were double and which have no known place."""
     names, double = unique_names([channel.name for channel in channels])
     if double:
-        notes.append(Note("duplicate_labels", f"more than one channel is named {', '.join(double)}; numbered in order"))
+        notes.append(Note("duplicate_labels", f"more than one channel is named {listed(double)}; numbered in order"))
     unknown = [name for name, position in zip(names, positions) if np.isnan(position[0]).any()]
     if unknown:
         notes.append(Note("unknown_names", f"no place on the head is known for {listed(unknown)}"))
@@ -392,14 +394,17 @@ def _edf_times(
     zero_s = given[0] if given and starts_s[0] is not None else 0.0
     n_samples = file.n_records * n_per_record
     segments = [Segment(0, n_samples, 0.0)]
-    backwards = [i for i, (a, b) in enumerate(pairwise(given), 2) if b <= a]
+    timed = [(index, start) for index, start in enumerate([zero_s, *starts_s[1:]]) if start is not None]
+    backwards = [j + 1 for (i, a), (j, b) in pairwise(timed) if b <= a or b < a + (j - i) * file.record_s - _JITTER_S]
     if backwards and file.format.endswith("+D"):
         raise UserError(
-            f"{file.path}: expected record times that rise, but time {backwards[0]} is not after the one before; "
-            "correct the file's record times or leave it out"
+            f"{file.path}: expected records that follow each other, but record {backwards[0]} begins before the end "
+            "of the one before; correct the file's record times or leave it out"
         )
     if backwards:
-        notes.append(Note("record_times", f"{len(backwards)} record times do not rise; taken as following on"))
+        notes.append(
+            Note("record_times", f"{len(backwards)} records begin before the one in front ends; taken as following on")
+        )
     elif file.format.endswith(("+C", "+D")):
         stated_continuous = file.format.endswith("+C")
         if len(given) < len(starts_s) and not stated_continuous:
@@ -418,8 +423,8 @@ def _edf_times(
         segments = [Segment(a, b, t) for a, b, t in zip(edges, [*edges[1:], n_samples], onsets_s)]
         if len(segments) > 1:
             against = " (the header says continuous, the record times do not)" if stated_continuous else ""
-            shown = ", ".join(f"{t:g}" for t in onsets_s)
-            notes.append(Note("gaps", f"{len(segments)} pieces, starting at {shown} s{against}"))
+            at = listed([f"{t:g}" for t in onsets_s])
+            notes.append(Note("gaps", f"{len(segments)} pieces, starting at {at} s{against}"))
     stamps = [text for text in texts if not re.fullmatch(r"[+-]\d+(\.\d*)?", text[2])]
     events = [(onset_s - zero_s, duration_s, text) for onset_s, duration_s, text in stamps]
     for signal in file.signals:
@@ -451,6 +456,8 @@ def place_events(
     """
     placed, outside, shortened = [], [], []
     for onset_s, duration_s, label in sorted(events):
+        label = shown(label)
+        duration_s = duration_s if duration_s >= 0 else 0.0  # not a number is none
         for segment in segments:
             stop_s = segment.onset_s + (segment.stop - segment.start) / sfreq_hz
             if segment.onset_s - 1e-9 <= onset_s < stop_s:
@@ -458,7 +465,7 @@ def place_events(
                     duration_s = stop_s - onset_s
                     shortened.append(label)
                 sample = segment.start + whole_sample((onset_s - segment.onset_s) * sfreq_hz)
-                placed.append(Event(onset_s, max(duration_s, 0.0), label, min(sample, segment.stop - 1)))
+                placed.append(Event(onset_s, duration_s, label, min(sample, segment.stop - 1)))
                 break
         else:
             outside.append(f"{label} at {onset_s:g} s")
@@ -467,5 +474,5 @@ def place_events(
         ("events_shortened", shortened, "run past the end of their data and are shortened"),
     ):
         if which:
-            notes.append(Note(code, f"{len(which)} events {what}: {', '.join(which[:4])}"))
+            notes.append(Note(code, f"{len(which)} events {what}: {listed(which[:4])}"))
     return placed

@@ -1,13 +1,14 @@
 """Finds recordings in folders, and whose they are."""
 
 import csv
+import io
 import os
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from bothways.eeg.channels import shown
 from bothways.eeg.recording import Recording, read_recording
 from bothways.eeg.tables import TABLE_ENDINGS, looks_like_recording
 from bothways.errors import UserError
@@ -24,7 +25,6 @@ Tables (`tables.TABLE_ENDINGS`) count too, where they look like a recording.
 # `.cdt.cef`, companions of Curry's samples; BCI2000's `.dat`, of which mne reads neither scale nor names; `.mat` and
 # `.txt`, which may be anything; `.con` `.sqd` `.bin` (MEG), `.hdr` `.snirf` (near infrared), `.asc` (eyes).
 _FOLDERS = (".mff", ".mefd", ".ds")
-_UNSHOWN = ("Cc", "Zl", "Zp")
 _SUBJECT = re.compile(r"(?:^|[/\\_.-])sub-([A-Za-z0-9]+)")
 _SESSION = re.compile(r"(?:^|[/\\_.-])ses-([A-Za-z0-9]+)")
 
@@ -53,15 +53,6 @@ def load(found: Found, unit: str | None = None) -> Recording:
     if found.recording is not None:
         return found.recording
     return read_recording(found.path, unit=unit)
-
-
-def shown(text: str) -> str:
-    """A file's name, or a message with it, fit to print and store: no bytes that are not UTF-8, no control characters.
-
-    Each of those is `�` instead.
-    """
-    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in _UNSHOWN else c for c in text)
 
 
 def scan(paths: Iterable[str | Path | Recording], subject_from: str | Path = "path") -> list[Found]:
@@ -205,7 +196,7 @@ def _subject_of_path(inside: str, above: str) -> tuple[str, str]:
 
 def _read_subjects(path: Path) -> dict[str, str]:
     rows: dict[str, str] = {}
-    for row in read_table(path, ("file", "subject")):
+    for row in read_table(path, ("file", "subject")).values():
         file, subject = row["file"], row["subject"]
         if file and subject and rows.setdefault(file, subject) != subject:
             raise UserError(f"{path}: {file} has two subjects, {rows[file]} and {subject}; keep one")
@@ -245,32 +236,48 @@ def _ends(name: str) -> list[str]:
     return ["/".join(parts[start:]) for start in range(len(parts))]
 
 
-def read_table(path: Path, required: tuple[str, ...]) -> list[dict[str, str]]:
+def read_table(path: Path, required: tuple[str, ...]) -> dict[int, dict[str, str]]:
     """Reads a CSV with a header line; takes Excel's mark and line ends, `,` `;` or tab between, spaces around.
 
+    Returns:
+        the rows that are not blank, by the line of the file that they begin in.
+
     Raises:
-        UserError: it cannot be read, or a required column is missing.
+        UserError: it cannot be read, a required column is missing, or a row has more cells than the header.
     """
     try:
         content = path.read_bytes()
     except OSError as problem:
         raise UserError(f"{path}: expected a CSV file, but {problem.strerror}; check the path") from None
+    if b"\0" in content:
+        raise UserError(f"{path}: expected a CSV file, but it is no text in UTF-8 or Latin-1; save it as UTF-8")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = content.decode("latin-1")
-    lines = text.splitlines()
-    head = lines[0] if lines else ""
-    delimiter = max(",;\t", key=head.count)
+    lines = list(io.StringIO(text, newline=None))
+    delimiter = max(",;\t", key=next((line for line in lines if line.strip()), "").count)
+    rows: dict[int, list[str]] = {}
+    reader, begins = csv.reader(lines, delimiter=delimiter), 1
     try:
-        rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=delimiter) if any(row)]
+        for row in reader:
+            cells = [cell.strip() for cell in row]
+            if any(cells):
+                rows[begins] = cells
+            begins = reader.line_num + 1
     except csv.Error as problem:
         raise UserError(f"{path}: expected a CSV file, but {problem}") from None
-    header = [name.lower() for name in rows[0]] if rows else []
+    header = [name.lower() for name in rows.pop(next(iter(rows)))] if rows else []
     missing = [name for name in required if name not in header]
     if missing:
         raise UserError(
-            f"{path}: expected the columns {', '.join(required)}, got {', '.join(header) or 'an empty file'}; "
-            f"add {', '.join(missing)}"
+            f"{path}: expected the columns {', '.join(required)}, got "
+            f"{shown(', '.join(header)[:300]) or 'an empty file'}; add {', '.join(missing)}"
         )
-    return [dict(zip(header, row + [""] * (len(header) - len(row)))) for row in rows[1:]]
+    for line, cells in rows.items():
+        if any(cells[len(header) :]):
+            raise UserError(
+                f"{path}: line {line}: expected {len(header)} cells as in the header, got {len(cells)}; put quotation "
+                f"marks around a cell that holds {delimiter!r} itself"
+            )
+    return {line: dict(zip(header, cells + [""] * (len(header) - len(cells)))) for line, cells in rows.items()}

@@ -111,7 +111,7 @@ def read_stamps(
 
 def _guess_unit(step: float, stated_hz: float | None) -> str:
     if stated_hz is not None:
-        return min(SECONDS, key=lambda unit: abs(np.log(step * SECONDS[unit] * stated_hz)))
+        return min(SECONDS, key=lambda unit: abs(np.log(max(step * SECONDS[unit] * stated_hz, 1e-300))))
     return next((unit for unit, s in SECONDS.items() if step * s <= 1 / _SLOWEST_HZ), "ns")
 
 

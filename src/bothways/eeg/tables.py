@@ -96,8 +96,11 @@ def read_table_recording(path: Path, unit: str | None = None, sfreq_hz: float | 
         names, columns, stated_hz = _read_parquet(path)
     else:
         names, columns, stated_hz = _read_text(path, notes)
-    sfreq_hz = _rate(path, beside) or stated_hz if sfreq_hz is None else checked_rate(path, float(sfreq_hz))
+    stated_hz = _rate(path, beside) or stated_hz if sfreq_hz is None else float(sfreq_hz)
+    sfreq_hz = None if stated_hz is None else checked_rate(path, stated_hz)
     time, markers, others = sort_columns(names, beside)
+    others += [marker for marker in markers if not _is_code(columns[marker.index].type)]
+    markers = [marker for marker in markers if _is_code(columns[marker.index].type)]
     if not columns or len(columns[0]) == 0:
         raise UserError(f"{path}: no data: the table has no rows below its header; leave the file out")
     left_out = {names[column.index]: "time column" for column in ([time] if time else [])}
@@ -200,8 +203,8 @@ def _rate(path: Path, beside: dict[str, Any]) -> float | None:
     rate = beside.get(RATE_KEY)
     if rate is None:
         return None
-    if isinstance(rate, bool) or not isinstance(rate, int | float) or not rate > 0:
-        raise UserError(f"{_sidecar_path(path)}: expected {RATE_KEY} in Hz, got {rate!r}; correct it")
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < 1e9:
+        raise UserError(f"{_sidecar_path(path)}: expected {RATE_KEY} in Hz, got {repr(rate)[:40]}; correct it")
     return float(rate)
 
 
@@ -303,6 +306,15 @@ def _is_number(kind: Any) -> bool:
     return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind))
 
 
+def _is_code(kind: Any) -> bool:
+    """Whether a marker can be of this type: a number, a word, true or false."""
+    import pyarrow as pa
+
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    plain = (pa.types.is_null, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string)
+    return _is_number(kind) or any(is_one(kind) for is_one in plain)
+
+
 def _is_float(cell: str, decimal: str) -> bool:
     if cell.strip() in _NULLS:
         return True
@@ -314,7 +326,9 @@ def _is_float(cell: str, decimal: str) -> bool:
 
 
 def _no_number(name: str, values: Any) -> str:
-    for row, value in enumerate(values.to_pylist(), 1):
+    import pyarrow as pa
+
+    for row, value in enumerate(values.to_pylist() if pa.types.is_string(values.type) else [], 1):
         if not isinstance(value, str) or not _is_float(value, "."):
             return (
                 f"expected numbers in column {name}, row {row} holds {str(value)[:40]!r}; correct it or leave it empty"
@@ -367,6 +381,7 @@ def _read_parquet(path: Path) -> tuple[list[str], list[Any], float | None]:
 
     try:
         table = pq.read_table(path)
+        table.validate(full=True)  # else what is no UTF-8 would fail where it is used
         return [_printable(name) for name in table.column_names], list(table.columns), _rate_in(table.schema)
     except (pa.ArrowException, ValueError, OSError) as problem:
         if isinstance(problem, OSError) and problem.errno is not None:
