@@ -237,11 +237,20 @@ class WindowConfig(Settings):
 
     window_s: Positive = 10.0
     stride_s: Positive = 10.0
+    """From one window to the next; a window's length where it is not given."""
     jitter_s: Annotated[float, Field(ge=0)] = 0.0
     """In training, each window starts up to this much earlier or later, drawn per (seed, epoch, window)."""
     min_overlap: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of a window that a label must cover. 1 = windows are cut inside each labelled stretch, from its beginning;
     below 1 they lie on a regular grid over the recording."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _follow(cls, values: Any) -> Any:
+        """Windows that are shortened or lengthened would else leave signal out or overlap, without a word."""
+        if isinstance(values, dict) and "window_s" in values:
+            return {"stride_s": values["window_s"], **values}
+        return values
 
 
 class LabelConfig(Settings):

@@ -298,7 +298,7 @@ def test_append_refuses_what_does_not_fit(halves: list[Path], tmp_path: Path) ->
         prepare(halves[:1], out, append=True)
     prepare(halves[:1], out)
     before = content(out)
-    with pytest.raises(UserError, match=r"another signal contract \(notch_hz: 60\.0, the store 50\.0\)"):
+    with pytest.raises(UserError, match=r"other settings \(notch_hz: 60\.0, the store 50\.0\)"):
         prepare(halves[1:], out, SignalConfig(notch_hz=60), append=True)
     write_edf(halves[1] / "sub-1_rest.edf", noise_uv(seed=7), NAMES)
     with pytest.raises(UserError, match=r"sub-1_rest\.edf: the store has a recording of this name from another source"):

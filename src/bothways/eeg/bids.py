@@ -162,7 +162,7 @@ def _channels(recording: Recording, path: Path, beside: Beside, unit: str | None
             typed.append(f"{own} ({kind})")
             continue
         stated = unit_in_uv(row.get("units", ""))
-        from_table = stated is not None and guessed and not file_unit.strip()
+        from_table = stated is not None and guessed and unit_in_uv(file_unit) is None
         if from_table:
             taken.append(own)
         elif stated is not None and unit_in_uv(file_unit) not in (None, stated):

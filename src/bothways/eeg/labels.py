@@ -25,7 +25,7 @@ EVENTS = "events"
 NO_CLASS = re.compile(
     r"(?i)sleep stage (\?|unscored|unknown|n/a)|unscored|not scored|unknown stage|\?|n/a|nan|"
     r"\[?total time\b.*|recording (starts?|ends?|started|ended|stopped)|(start|end|stop) (of )?recording|"
-    r"(new segment|boundary|bad boundary|edge boundary|bad_acq_skip)/?"
+    r"(new segment|boundary|edge boundary)/?|bad([ _].*)?"
 )
 """What marks a stretch as not scored, or marks the recording and no state in it; a class only by its exact name."""
 _LONGEST_S = 1e8
@@ -279,6 +279,9 @@ def read_spans(path: str | Path) -> Spans:
 def _to_spans(path: Path, table: Mapping[int, dict[str, str]], default_s: float | None = None) -> Spans:
     known = {"file", "onset_s", "duration_s", "label", "subject", "channel"}
     others = sorted({name for row in table.values() for name in row} - known)
+    for name in ("onset", "duration"):
+        if name in others and f"{name}_s" not in next(iter(table.values())):
+            raise UserError(f"{path}: column {name!r}: expected '{name}_s', in seconds; rename it, or remove it")
     notes = [Note("columns_ignored", f"columns not used: {', '.join(others)}")] if others else []
     rows, commas = [], []
     for number, row in table.items():

@@ -134,9 +134,11 @@ def _of_epochs(path: Path, epochs: Any) -> Recording:
         data = epochs.get_data(copy=False)
         if data.size == 0:
             raise UserError(f"{path}: no data: the epochs hold no samples; leave them out")
-        joined = mne.io.RawArray(np.concatenate(list(data), axis=1), epochs.info.copy())
+        in_time = np.argsort(epochs.events[:, 0], kind="stable")  # they may have been shuffled or put together
+        marks = epochs.events[in_time]
+        joined = mne.io.RawArray(np.concatenate(list(data[in_time]), axis=1), epochs.info.copy())
     recording = convert(path, joined, None, of_file=False)
-    sfreq_hz, n, samples = recording.sfreq_hz, data.shape[2], epochs.events[:, 0]
+    sfreq_hz, n, samples = recording.sfreq_hz, data.shape[2], marks[:, 0]
     # mne keeps the samples of the events at the rate that the raw data had
     rates_hz = set(np.ravel(getattr(epochs, "_raw_sfreq", None) or sfreq_hz).tolist())
     old_hz = float(rates_hz.pop()) if len(rates_hz) == 1 else sfreq_hz
@@ -145,7 +147,7 @@ def _of_epochs(path: Path, epochs: Any) -> Recording:
     segments = [Segment(k * n, (k + 1) * n, float(onset_s)) for k, onset_s in enumerate(onsets_s)]
     events = [
         Event(segment.onset_s, n / sfreq_hz, str(names.get(int(code), code)), segment.start)
-        for segment, code in zip(segments, epochs.events[:, 2])
+        for segment, code in zip(segments, marks[:, 2])
     ]
     notes = [*recording.notes, Note("gaps", f"{len(segments)} epochs of {n / sfreq_hz:g} s, from {epochs.tmin:g} s on")]
     ordered = np.sort(onsets_s)

@@ -7,13 +7,14 @@ goes on with what is finished, as long as neither the source nor a setting has c
 import errno
 import hashlib
 import json
+import math
 import os
 import shutil
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import asdict, dataclass
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -118,10 +119,14 @@ def prepare(
     with locked(work / "lock", busy):
         done = work / "done"
         try:
-            old = _appended_to(out, signal) if append else None
+            old = _appended_to(out, signal, {"unit": unit, "subject_from": str(subject_from)}) if append else None
             new = found if old is None else _not_in(old, found)
             _set_up(work, {"signal": signal.model_dump(mode="json"), "unit": unit})
-            tasks = [Task(index, one, done, signal, unit) for index, one in enumerate(new)]
+            # Whole paths: a process of a cluster may have started in another folder.
+            tasks = [
+                Task(index, replace(one, path=one.path.absolute()), done.absolute(), signal, unit)
+                for index, one in enumerate(new)
+            ]
             results = _work(tasks, _n_workers(new, workers), dask)
             with new_folder(out, overwrite=overwrite or append, temporary=work / "store") as folder:
                 (folder / "signals").mkdir()
@@ -138,18 +143,24 @@ def prepare(
                 f"{out}: cannot be written: {problem.strerror}; make room and run it again, it goes on after the "
                 f"{kept} recordings that are finished"
             ) from None
-        shutil.rmtree(work, ignore_errors=True)
+        # The lock goes last: who takes the next one must not lose files to this.
+        shutil.rmtree(done, ignore_errors=True)
+        (work / "settings.json").unlink(missing_ok=True)
+        (work / "lock").unlink(missing_ok=True)
+        with suppress(OSError):
+            work.rmdir()
     store = Store.open(out)
     store.made = {"reused": sum(r.reused for r in results), "already_there": len(found) - len(new)}
     return store
 
 
-def _appended_to(out: Path, signal: SignalConfig) -> Store:
+def _appended_to(out: Path, signal: SignalConfig, settings: dict[str, str | None]) -> Store:
     old = Store.open(out)
-    mine, theirs = signal.model_dump(), old.signal.model_dump()
+    mine = signal.model_dump() | settings
+    theirs = old.signal.model_dump() | {name: old.head["settings"].get(name) for name in settings}
     if differing := [f"{name}: {mine[name]}, the store {theirs[name]}" for name in mine if mine[name] != theirs[name]]:
         raise UserError(
-            f"{out}: cannot be appended to with another signal contract ({'; '.join(differing)}); "
+            f"{out}: cannot be appended to with other settings ({'; '.join(differing)}); "
             "use the store's settings, or another --out"
         )
     return old
@@ -254,10 +265,11 @@ def _prepare_one(task: Task) -> Result:
     if reason := unusable(recording, bad, notes):
         raise UserError(f"{path}: {reason}")
     prepared = preprocess(recording, task.signal, bad)
-    # Not synced, for a file that a power failure spoils is seen to be spoilt; the whole store is synced at its end.
-    with replacing(task.folder / f"{name}.npy", sync=False) as file:
-        stretches = [() if name in bad else quality[name]["bad_stretches"] for name in recording.ch_names]
-        median_uv, scale_uv = _write_signals(file, prepared, stretches, task.signal.sfreq_hz)
+    # Synced before its entry is written: an entry says that the samples are there.
+    with replacing(task.folder / f"{name}.npy") as file:
+        spans = [() if name in bad else quality[name]["bad_stretches"] for name in recording.ch_names]
+        stretches = [_stored_spans(recording, prepared, of_channel) for of_channel in spans]
+        median_uv, scale_uv = _write_signals(file, prepared, stretches)
     entry = {
         "sha256": content_hash(recording),
         "source": source,
@@ -302,13 +314,31 @@ def _is_whole(folder: Path, name: str) -> bool:
     return True
 
 
+def _stored_spans(
+    recording: Recording, prepared: Prepared, stretches: Iterable[Sequence[Any]]
+) -> list[tuple[int, int]]:
+    """Returns where stretches (start_s, stop_s, ... of the samples as read) lie among the prepared samples.
+
+    Segment by segment, for each keeps a whole number of samples when its rate is changed.
+    """
+    spans = []
+    for start_s, stop_s, *_ in stretches:
+        first, last = (round(at_s * recording.sfreq_hz) for at_s in (start_s, stop_s))
+        for old, new in zip(recording.segments, prepared.segments):
+            a, b = max(first, old.start), min(last, old.stop)
+            if b > a:
+                ratio = (new.stop - new.start) / (old.stop - old.start)
+                stop = new.start + math.ceil((b - old.start) * ratio)
+                spans.append((new.start + math.floor((a - old.start) * ratio), min(stop, new.stop)))
+    return spans
+
+
 def _write_signals(
-    file: BinaryIO, prepared: Prepared, stretches: Sequence[Sequence[Any]], sfreq_hz: float
+    file: BinaryIO, prepared: Prepared, stretches: Sequence[Sequence[tuple[int, int]]]
 ) -> tuple[Float32[np.ndarray, " C"], Float32[np.ndarray, " C"]]:
     """Writes the samples as numpy's own file, some channels at a time; returns what they are scaled by.
 
-    Each channel's bad `stretches` (start_s, stop_s, reason) are missing, so that no model attends to them or rebuilds
-    them.
+    Each channel's bad `stretches` [start, stop) are missing, so that no model attends to them or rebuilds them.
     """
     medians, scales = [], []
     head = {"descr": "<i2", "fortran_order": False, "shape": prepared.data_uv.shape}
@@ -316,8 +346,8 @@ def _write_signals(
     for group in row_groups(prepared.data_uv):
         rows_uv = prepared.data_uv[group]
         for row, bad in zip(rows_uv, stretches[group]):
-            for start_s, stop_s, _ in bad:
-                row[round(start_s * sfreq_hz) : round(stop_s * sfreq_hz)] = np.nan
+            for start, stop in bad:
+                row[start:stop] = np.nan
         median_uv, scale_uv = robust_scale(rows_uv)
         file.write(to_int16(rows_uv, median_uv, scale_uv).astype("<i2", copy=False).tobytes())
         medians.append(median_uv)

@@ -51,6 +51,8 @@ def load(found: Found, unit: str | None = None) -> Recording:
         UserError: it cannot be read.
     """
     if found.recording is not None:
+        if unit is not None:
+            raise UserError(f"{found.file}: unit belongs to files; a recording in memory has its own, set it there")
         return found.recording
     return read_recording(found.path, unit=unit)
 

@@ -40,6 +40,10 @@ def source_files(path: Path) -> list[Path]:
     names = [name for name in named.get(_start(path.name), []) if name.lower().startswith(f"{stem.lower()}.")]
     if path.suffix.lower() in (".vhdr", ".ahdr"):
         names += re.findall(r"(?m)^(?:Data|Marker)File=(.+?)\s*$", path.read_bytes().decode("utf-8", "surrogateescape"))
+    # An EEGLAB header may name a data file of another name; which one is not worth reading it for.
+    beside = {".set": ".fdt", ".lay": ".dat"}.get(path.suffix.lower())
+    if beside is not None:
+        names += [name for same in named.values() for name in same if name.lower().endswith(beside)]
     if ending := re.search(r"(?i)\.fif(\.gz)?$", path.name):
         names += _parts(folder, stem, ending[0])
     files = {folder / name for name in (path.name, *names)}

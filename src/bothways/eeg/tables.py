@@ -171,7 +171,7 @@ def looks_like_recording(path: Path) -> bool:
             return False
         if time is not None and rows and numeric[time.index]:
             stamps = [row[time.index].replace(header.decimal, ".", 1) for row in rows if len(row) > time.index]
-            if not float(stamps[0] or "nan") < float(stamps[-1] or "nan"):
+            if not stamps or not float(stamps[0] or "nan") < float(stamps[-1] or "nan"):
                 return False  # a time that does not rise from row to row is no sample's
     except (UserError, OSError, ValueError):
         return False

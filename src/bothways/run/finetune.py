@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -109,10 +109,13 @@ def finetune(
             "windows.window_s"
         )
     if absent := [name for name, n in windows.counts()["classes"].items() if n == 0]:
-        raise UserError(
-            f"{labels}: no window has the label {', '.join(absent)}; shorten windows.window_s, lower "
-            "windows.min_overlap, or leave the label out by labels.map"
+        notes.append(
+            f"no window has the label {', '.join(absent)}, which is no class then; shorten windows.window_s, or lower "
+            "windows.min_overlap"
         )
+        classes = [name for name in classes if name not in absent]
+        number = np.array([classes.index(name) if name in classes else -1 for name in windows.classes])
+        windows = replace(windows, label=number[windows.label], classes=classes)
     chosen = _split(store, windows, settings, split)
     for part, lacking in check_classes(windows.label, windows.subject, chosen, classes).items():
         if part == "train" and lacking:
