@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from bothways import eeg
-from bothways.config import MaskingConfig, ModelConfig, PatchConfig, WindowConfig
+from bothways.config import MaskingConfig, ModelConfig, PatchConfig, SignalConfig, WindowConfig, validate
 from bothways.errors import BothwaysWarning, UserError
 
 
@@ -183,3 +183,31 @@ def _place(path: Path, file: str, wanted: Sequence[eeg.Found]) -> Path | None:
     if len(fits) > 1:
         raise UserError(f"{path}: {file} fits {len(fits)} of the recordings; write more of the path")
     return fits[0] if fits else None
+
+
+def check_baseline(run: Path, patches: PatchConfig, baseline: str | Path | None) -> None:
+    """Refuses a calibration that a model does not use, and the lack of one that it needs.
+
+    Raises:
+        UserError: one of the two.
+    """
+    if patches.baseline and baseline is None:
+        raise UserError(
+            f"{run}: the model subtracts each person's baseline; give --baseline FILE.csv with the columns "
+            "file,onset_s,duration_s and a stretch of rest for each person"
+        )
+    if baseline is not None and not patches.baseline:
+        raise UserError(f"{run}: the model uses no baseline; leave --baseline out")
+
+
+def with_mains(run: Path, signal: SignalConfig, notch_hz: float | None, source: str) -> SignalConfig:
+    """Returns a model's signal contract with the mains frequency of where a recording was made.
+
+    Raises:
+        UserError: the model was trained with mains left in, or the frequency is none.
+    """
+    if notch_hz is None:
+        return signal
+    if signal.notch_hz is None:
+        raise UserError(f"{run}: the model was trained with mains left in; leave --notch-hz out")
+    return validate(SignalConfig, signal.model_dump() | {"notch_hz": notch_hz}, source)

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from bothways import eeg, text
 from bothways import walkthrough as paper_room
-from bothways.config import FinetuneConfig, MaskingConfig, ModelConfig, PretrainConfig, SignalConfig, validate
+from bothways.config import FinetuneConfig, MaskingConfig, ModelConfig, PretrainConfig
 from bothways.errors import UserError
 from bothways.files import read_json
 from bothways.inspection import Look, look
 from bothways.masking import Action
-from bothways.run.common import Sources, calibration
+from bothways.run.common import Sources, calibration, check_baseline, with_mains
 from bothways.training import MANIFEST, load_config_of, load_recipe, load_run
 from bothways.walkthrough import Sentence, Walk, Window
 
@@ -78,16 +78,8 @@ def eeg_pass(
         window_s = load_recipe(run, FinetuneConfig).windows.window_s
         if seed is not None:
             raise UserError(f"--seed: {run} hides nothing, for it was fine-tuned; leave it out")
-    if config.patches.baseline and baseline is None:
-        raise UserError(
-            f"{run}: the model subtracts each person's baseline; give --baseline FILE.csv with the columns "
-            "file,onset_s,duration_s and a stretch of rest for each person"
-        )
-    if baseline is not None and not config.patches.baseline:
-        raise UserError(f"{run}: the model uses no baseline; leave --baseline out")
-    signal = config.signal
-    if notch_hz is not None:
-        signal = validate(SignalConfig, signal.model_dump() | {"notch_hz": notch_hz}, "walkthrough")
+    check_baseline(run, config.patches, baseline)
+    signal = with_mains(run, config.signal, notch_hz, "walkthrough")
     wanted = eeg.scan([file], subject_from)
     if len(wanted) != 1:
         raise UserError(f"{file}: expected one recording, found {len(wanted)}; name a file")

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from bothways import eeg
-from bothways.config import FinetuneConfig, SignalConfig, WindowConfig, validate
+from bothways.config import FinetuneConfig, WindowConfig, validate
 from bothways.errors import UserError
 from bothways.files import check_output, new_folder, write_json, write_text
 from bothways.model import Model
 from bothways.progress import progress
-from bothways.run.common import Sources, calibration, usable
+from bothways.run.common import Sources, calibration, check_baseline, usable, with_mains
 from bothways.run.evaluate import finetuned_manifest
 from bothways.training import class_probabilities, infer, load_recipe, load_run
 
@@ -64,21 +64,11 @@ def predict(
     model = load_run(run, eeg.build_embedding)
     assert model.config.signal is not None
     assert model.config.patches is not None
-    if model.config.patches.baseline and baseline is None:
-        raise UserError(
-            f"{run}: the model subtracts each person's baseline; give --baseline FILE.csv with the columns "
-            "file,onset_s,duration_s and a stretch of rest for each person"
-        )
-    if baseline is not None and not model.config.patches.baseline:
-        raise UserError(f"{run}: the model uses no baseline; leave --baseline out")
+    check_baseline(run, model.config.patches, baseline)
     windows_config = settings.windows
     if stride_s is not None:
         windows_config = validate(WindowConfig, windows_config.model_dump() | {"stride_s": stride_s}, "predict")
-    signal = model.config.signal
-    if notch_hz is not None:
-        if signal.notch_hz is None:
-            raise UserError(f"{run}: the model was trained with mains left in; leave --notch-hz out")
-        signal = validate(SignalConfig, signal.model_dump() | {"notch_hz": notch_hz}, "predict")
+    signal = with_mains(run, model.config.signal, notch_hz, "predict")
     check_output(out, overwrite=overwrite, inputs=(*files, run))
     wanted = eeg.scan(files, subject_from)
     extra, rows = ([], []) if baseline is None else calibration(Path(baseline), files, wanted, subject_from)

@@ -233,7 +233,8 @@ def _heads(
             heads.reconstruction(tape, at, h, head, weights, features, real)
             if "samples" in head["features"]:
                 # The page draws any patch, hidden or not.
-                start = sum(size for _, size in _before(head["features"], "samples"))
+                names = list(head["features"])
+                start = sum(head["features"][one] for one in names[: names.index("samples")])
                 stop = start + head["features"]["samples"]
                 outputs["reconstruction"] = tape.do(
                     "columns", f"{at}.every_samples", at, start=start, stop=stop, about="the samples of all patches"
@@ -256,8 +257,3 @@ def _heads(
     if loss := heads.total(tape, config):
         outputs["loss"] = loss
     return outputs
-
-
-def _before(features: Mapping[str, int], name: str) -> list[tuple[str, int]]:
-    names = list(features)
-    return [(one, features[one]) for one in names[: names.index(name)]]
