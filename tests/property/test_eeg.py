@@ -10,6 +10,7 @@ from hypothesis.extra.numpy import arrays
 from bothways.config import WindowConfig
 from bothways.eeg import Span, cut_windows, parse_label, prepare
 from bothways.eeg.channels import scalp_name, unique_names
+from bothways.eeg.quality import median
 from bothways.eeg.store import STEP, from_int16, to_int16
 from recordings import noise_uv, write_edf
 
@@ -93,3 +94,11 @@ def test_the_order_of_reading_does_not_matter(store):
     forward = {place: store.read(*place) for place in places}
     for place in reversed(places):
         np.testing.assert_array_equal(store.read(*place), forward[place])
+
+
+@given(
+    st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=40), st.integers(1, 120), st.integers(0, 2**32 - 1)
+)
+def test_the_quick_median_is_numpys(few: list[float], times: int, seed: int) -> None:
+    values = np.random.default_rng(seed).permutation(np.repeat(np.float32(few), times))
+    assert median(values) == np.median(values)

@@ -82,11 +82,10 @@ class Comparison:
         pieces = np.stack([data_uv[start : start + self.n] for start in self.starts])
         if hole.any():
             holes = np.stack([hole[start : start + self.n] for start in self.starts])
-            there = np.where(holes, 0, pieces)
-            mean = there.sum(1, keepdims=True) / np.maximum((~holes).sum(1, keepdims=True), 1)
-            pieces = np.where(holes, mean.astype(np.float32), pieces)
-            pieces[holes.mean(1) > MAX_HOLES] = 0
-        means = np.sum([pieces[:, offset :: self.step] for offset in range(self.step)], axis=0)
+            touched = holes.any(1)
+            pieces[touched] = _filled(pieces[touched], holes[touched])
+        # products with ones, many times faster than sums along a short axis
+        means = pieces.reshape(len(pieces), -1, self.step) @ np.ones(self.step, np.float32)
         means -= means.mean(1, keepdims=True)
         spectra = fft.rfft(means * self.taper, axis=1)[:, self.band]
         power = np.einsum("wf,wf->w", spectra, spectra.conj()).real
@@ -120,6 +119,14 @@ class Comparison:
         earlier = [np.flatnonzero(same[later, :later]) for later in range(n)]
         copies = [(later, int(first[0])) for later, first in enumerate(earlier) if len(first)]
         return Compared([None if r is None else round(r, 4) for r in correlation], reasons, alone, copies)
+
+
+def _filled(pieces: Float32[np.ndarray, "w n"], holes: Bool[np.ndarray, "w n"]) -> Float32[np.ndarray, "w n"]:
+    """Puts each piece's mean in its holes; one with too many is all 0."""
+    mean = np.where(holes, 0, pieces).sum(1, keepdims=True) / np.maximum((~holes).sum(1, keepdims=True), 1)
+    filled = np.where(holes, mean.astype(np.float32), pieces)
+    filled[holes.mean(1) > MAX_HOLES] = 0
+    return filled
 
 
 def _lasting(which: Int[np.ndarray, " w"], low: Bool[np.ndarray, " w"]) -> list[int]:

@@ -16,7 +16,7 @@ from scipy import fft
 from scipy.signal import fftconvolve
 
 from bothways.config import SignalConfig
-from bothways.eeg.quality import HALO_S, flat_samples
+from bothways.eeg.quality import HALO_S, flat_samples, median
 from bothways.eeg.recording import Event, LazyRows, Note, Recording, Segment, held_or_lazy
 
 _TOGETHER = 8
@@ -137,11 +137,13 @@ def _bridged(data_uv: Float32[np.ndarray, " T"], hole: Bool[np.ndarray, " T"]) -
     """Fills missing samples with a straight line between their neighbours, all missing with zeros."""
     if not hole.any():
         return data_uv
-    there = np.flatnonzero(~hole)
-    filled = np.zeros_like(data_uv)
-    if len(there):
-        filled[there] = data_uv[there]
-        filled[hole] = np.interp(np.flatnonzero(hole), there, data_uv[there])
+    if hole.all():
+        return np.zeros_like(data_uv)
+    filled, missing = data_uv.copy(), np.flatnonzero(hole)
+    beside = missing[:, None] + (-1, 1)
+    beside = np.unique(beside[(beside >= 0) & (beside < len(hole))])
+    beside = beside[~hole[beside]]
+    filled[missing] = np.interp(missing, beside, data_uv[beside])
     return filled
 
 
@@ -246,8 +248,8 @@ def robust_scale(
         if len(there) == 0:
             continue
         there = there[:: max(1, len(there) // SCALE_SAMPLES)]
-        medians[index] = np.median(there)
-        scale = 1.4826 * np.median(np.abs(there - medians[index]))
+        medians[index] = median(there)
+        scale = 1.4826 * median(np.abs(there - medians[index]))
         if scale < 1e-6:
             scale = there.std(dtype=np.float64)
         scales[index] = scale if scale >= 1e-6 else 1.0

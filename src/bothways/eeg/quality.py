@@ -26,6 +26,8 @@ MAX_FLAT, MAX_MISSING, MAX_CLIPPED = 0.5, 0.5, 0.05
 """Shares of the samples of a channel, or of a stretch of it, above which it is bad."""
 STRETCH_S = 10
 """Whole seconds that are judged together; what is left at a segment's end belongs to its last stretch."""
+SECONDS = 15
+"""So many, and up to twice as many, spread evenly, say how large a channel is and how much of it is from the mains."""
 MAX_BAD = 0.5
 """Share of a channel's stretches above which all of it is bad."""
 MAX_LINE_NOISE = 0.5
@@ -161,9 +163,9 @@ def _measure(row: Row, grid: Grid, sfreq_hz: float) -> tuple[dict[str, Any], lis
         centred = left[: len(left) // block * block].reshape(-1, block)
         centred = centred - centred.mean(1, keepdims=True)
     # a long recording is judged by some whole seconds of it (single samples could fall in step with a rhythm)
-    spread = np.abs(centred[:: max(len(centred) // 40, 1)])
-    measured["amplitude_uv"] = rounded_uv(1.4826 * _median(spread.ravel())) if spread.size else None
-    measured["line_noise"] = _line_noise(centred, sfreq_hz)
+    some = centred[:: max(len(centred) // SECONDS, 1)]
+    measured["amplitude_uv"] = rounded_uv(1.4826 * median(np.abs(some).ravel())) if some.size else None
+    measured["line_noise"] = _line_noise(some, sfreq_hz)
     measured["bad"] = _reasons(measured, _lost_share(hole, sfreq_hz))
     return measured, _judged(row, grid, grid.owner[whole], spread_uv)
 
@@ -173,9 +175,16 @@ def rounded_uv(value_uv: float) -> float:
     return round(value_uv, 4) if value_uv >= 1 else float(f"{value_uv:.4g}")
 
 
-def _median(values: Float32[np.ndarray, " n"]) -> float:
-    """The upper middle one: as good here, and cheaper than numpy's."""
-    return float(np.partition(values, len(values) // 2)[len(values) // 2])
+def median(values: Float32[np.ndarray, " n"]) -> float:
+    """Numpy's own in half the time: only what lies about the median of a few is looked at closely."""
+    few = np.sort(values[:: max(len(values) // 512, 1)])
+    low, high = few[7 * len(few) // 16], few[9 * len(few) // 16]
+    middle = values[(values >= low) & (values <= high)]
+    n_below = np.count_nonzero(values < low)
+    first, last = (len(values) - 1) // 2 - n_below, len(values) // 2 - n_below
+    if not 0 <= first <= last < len(middle):
+        return float(np.median(values))
+    return float(np.partition(middle, (first, last))[[first, last]].mean())
 
 
 def _seconds(
@@ -193,7 +202,7 @@ def _seconds(
     if hole.any():
         whole = ~cut(hole).any(1)
         blocks = blocks[whole]
-    return blocks - blocks.mean(1, keepdims=True), whole
+    return blocks - (blocks @ np.full((grid.block, 1), 1 / grid.block, np.float32)), whole
 
 
 def _judged(row: Row, grid: Grid, owner: Int[np.ndarray, " s"], spread_uv: Float32[np.ndarray, " s"]) -> list[str]:
@@ -280,11 +289,12 @@ def clipped_samples(data_uv: Float32[np.ndarray, " T"]) -> Bool[np.ndarray, " T"
 
 
 def _line_noise(blocks: Float32[np.ndarray, "n block"], sfreq_hz: float) -> dict[str, float]:
-    """Share of the power above 1 Hz that lies within 1 Hz of the mains, over some 30 seconds spread evenly."""
+    """Share of the power above 1 Hz that lies within 1 Hz of the mains."""
     if not blocks.size:
         return {"50": 0.0, "60": 0.0}
     taper, real, near = _bins(blocks.shape[1], sfreq_hz)
-    power = (np.abs(fft.rfft(blocks[:: max(len(blocks) // 30, 1)] * taper, axis=1)) ** 2).mean(0)
+    spectra = fft.rfft(blocks * taper, axis=1)
+    power = np.einsum("nf,nf->f", spectra, spectra.conj()).real
     total = power[real].sum()
     return {mains: round(float(power[at].sum() / total), 4) if total > 0 else 0.0 for mains, at in near.items()}
 

@@ -114,7 +114,7 @@ def content_hash(recording: Recording) -> str:
     head = [recording.ch_names, recording.sfreq_hz, [(s.start, s.stop, s.onset_s) for s in recording.segments]]
     digest = hashlib.sha256(json.dumps(head).encode())
     for row in recording.data_uv:
-        digest.update(row.astype("<f4").tobytes())
+        digest.update(np.ascontiguousarray(row, "<f4").data)
     return digest.hexdigest()
 
 
