@@ -1,17 +1,8 @@
-"""Every setting of a run, validated; TOML in and out; an unknown key is answered with the nearest known one."""
+"""Every setting of a run, validated."""
 
-import difflib
-import json
-import re
-import tomllib
-import warnings
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-
-from bothways.errors import BothwaysWarning, UserError
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -269,21 +260,52 @@ class LabelConfig(Settings):
 
 
 class TrainingConfig(Settings):
-    """The training loop: AdamW, warm-up then cosine to zero at the last step."""
+    """The training loop: AdamW, warm-up, then a rate that falls to the run's end."""
 
     steps: Count = 1000
-    batch_size: Count = 32
+    minutes: Positive | None = None
+    """A budget of time instead of `steps`: the schedule goes by the time used, evaluations and checkpoints included."""
+    batch_size: Count | Literal["auto"] = 32
+    """Samples in a step, of all processes together; `auto` = the largest power of two that memory holds."""
+    accumulate: Count = 1
+    """Parts that a process computes a step in, one after the other: less memory, the same gradient."""
     learning_rate: Positive = 1e-3
+    schedule: Literal["cosine", "linear", "constant", "stable"] = "cosine"
+    """After the warm-up; `stable` = constant, then linear to 0 in the last fifth."""
+    warmup_fraction: Fraction = 0.1
     weight_decay: Annotated[float, Field(ge=0)] = 0.05
     """Not applied to biases, norms and single vectors."""
+    layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Each layer's rate as a share of the one above it, the heads' being 1 (Clark et al. 2020, ELECTRA, appendix A)."""
+    freeze: tuple[str, ...] = ()
+    """Parts that stay as they are, by the start of their names: `embedding`, `encoder.layers.0`, …"""
     beta2: Annotated[float, Field(ge=0, lt=1)] = 0.98
-    warmup_fraction: Fraction = 0.1
     max_grad_norm: Positive = 1.0
+    ema: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Decay of an exponential moving average of the weights, which is evaluated and kept instead of them; 0 = off."""
     precision: Literal["auto", "float32", "bf16"] = "auto"
     """`auto` = bf16 autocast on an accelerator that has it, float32 elsewhere."""
+    gradient_checkpointing: bool = False
+    """Compute each layer twice instead of keeping what it passes on: less memory, about a third more time."""
+    shard: bool = False
+    """Divide weights, gradients and optimizer state over the processes (FSDP2) instead of a copy for each (DDP)."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    evaluations: Count = 4
+    """Measured so often, evenly spread, the last after the last step."""
+    patience: Annotated[int, Field(ge=0)] = 0
+    """Stop after so many evaluations without a better one, and keep the weights of the best; 0 = never."""
     log_every: Count = 50
+    checkpoint_every_s: Annotated[float, Field(ge=0)] = 300.0
+    """Beside those at each evaluation and when the run is interrupted."""
+    keep: Count = 2
+    """Newest checkpoints that stay, beside the best."""
+    tensorboard: bool = False
+    """Write the log for TensorBoard, too; needs the `tensorboard` extra."""
     workers: Annotated[int, Field(ge=0)] = 0
+
+
+ANY_TIME = ("log_every", "checkpoint_every_s", "keep", "tensorboard", "workers")
+"""Settings of the training that may change when an interrupted run goes on; the others would change what comes out."""
 
 
 class PretrainConfig(Settings):
@@ -323,150 +345,3 @@ class FinetuneConfig(Settings):
     """Shares of the subjects where no split file is given; the rest are tested on."""
     labelled_subjects: Annotated[int, Field(ge=0)] = 0
     """Train on the labels of this many of the split's training subjects, nested by seed; 0 = all."""
-
-
-S = TypeVar("S", bound=Settings)
-
-
-def load_config(kind: type[S], path: Path | None = None, changes: Sequence[str] = (), **base: Any) -> S:
-    """Builds the settings from defaults, then `base`, then a TOML file, then `a.b=c` changes.
-
-    `encoder.size = "tiny"` is accepted as a short form for one of `ENCODER_SIZES`.
-
-    Raises:
-        UserError: no such file, not TOML, an unknown key (the nearest is named) or a value out of range.
-    """
-    values: dict[str, Any] = dict(base)
-    if path is not None:
-        try:
-            from_file = tomllib.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise UserError(f"{path}: expected a recipe (TOML) here, found none; check the path") from None
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
-            raise UserError(f"{path}: expected TOML, but {problem}") from None
-        values = _merge(values, from_file)
-    for change in changes:
-        values = _merge(values, _parse_change(change))
-    settings = validate(kind, values, source=str(path) if path else "settings")
-    for message in without_effect(settings):
-        warnings.warn(message, BothwaysWarning, stacklevel=2)
-    return settings
-
-
-def without_effect(settings: Settings) -> list[str]:
-    """Names the settings that were changed and change nothing, each with the reason."""
-    found: list[str] = []
-
-    def changed(name: str, why: str) -> None:
-        part: Any = settings
-        kind: type[Any] = type(settings)
-        for step in name.split("."):
-            part, kind = getattr(part, step, None), type(part)
-            if part is None:
-                return
-        if part != kind.model_fields[name.split(".")[-1]].default:
-            found.append(f"{name} has no effect: {why}")
-
-    patches, masking = getattr(settings, "patches", None), getattr(settings, "masking", None)
-    if isinstance(patches, PatchConfig):
-        if patches.positions == "sinusoidal":
-            changed("patches.max_patches", 'it belongs to patches.positions = "learned"')
-        if "spectrum" not in patches.features:
-            changed("patches.spectrum_hz", "the patches hold no spectrum")
-            changed("objective.spectrum_weight", "the patches hold no spectrum")
-        if "samples" not in patches.features:
-            changed("objective.samples_weight", "the patches hold no samples")
-        if patches.tokens == "all_channels":
-            changed("masking.block_space", "a token holds all channels")
-    if isinstance(masking, MaskingConfig) and masking.kind == "random":
-        changed("masking.block_space", "positions are hidden singly")
-        changed("masking.block_time", "positions are hidden singly")
-    if isinstance(settings, PretrainConfig):
-        changed("windows.min_overlap", "pretraining has no labels")
-    return found
-
-
-def validate(kind: type[S], values: dict[str, Any], source: str = "settings") -> S:
-    """Checks plain values against a kind of settings; see `load_config`."""
-    values = _merge({}, values)
-    encoder = values.get("encoder")
-    if isinstance(encoder, dict) and "size" in encoder:
-        size = encoder.pop("size")
-        if not isinstance(size, str) or size not in ENCODER_SIZES:
-            raise UserError(f"{source}: encoder.size: expected one of {', '.join(ENCODER_SIZES)}, got {size!r}")
-        values["encoder"] = ENCODER_SIZES[size] | encoder
-    try:
-        return kind.model_validate(values)
-    except ValidationError as problem:
-        raise UserError(f"{source}: {'; '.join(_explain(kind, problem))}") from None
-
-
-def _explain(kind: type[Settings], problem: ValidationError) -> Iterator[str]:
-    for error in problem.errors():
-        name = ".".join(str(part) for part in error["loc"])
-        if error["type"] != "extra_forbidden":
-            message = error["msg"].removeprefix("Value error, ")
-            got = "" if isinstance(error["input"], dict) else f" (got {error['input']!r})"
-            yield f"{name}: {message}{got}" if name else f"{message}"
-            continue
-        known = _known_names(kind)
-        last = {full.split(".")[-1]: full for full in reversed(known)}
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
-        near = near or [last[n] for n in difflib.get_close_matches(name.split(".")[-1], last, n=1, cutoff=0.6)]
-        near = near or difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
-        yield f"unknown setting {name!r}; {hint}"
-
-
-def _known_names(kind: type[Settings], prefix: str = "") -> list[str]:
-    names: list[str] = []
-    for name, field in kind.model_fields.items():
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, Settings):
-            names += _known_names(inner, f"{prefix}{name}.")
-        else:
-            names.append(f"{prefix}{name}")
-    return names
-
-
-def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    merged = {k: _merge({}, v) if isinstance(v, dict) else v for k, v in below.items()}
-    for key, value in above.items():
-        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = _merge(merged[key], value) if both else value
-    return merged
-
-
-def _parse_change(change: str) -> dict[str, Any]:
-    name, equals, text = change.partition("=")
-    if not equals or not name.strip():
-        raise UserError(f"--set {change}: expected name=value, e.g. training.steps=500")
-    try:
-        value: Any = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text.strip()
-    for part in reversed(name.strip().split(".")):
-        value = {part: value}
-    return value
-
-
-def to_toml(settings: Settings) -> str:
-    """Writes settings as TOML that `load_config` reads back equal; None is the word `none`."""
-    lines: list[str] = []
-
-    def table(values: dict[str, Any], name: str) -> None:
-        plain = {k: "none" if v is None else v for k, v in values.items() if not isinstance(v, dict)}
-        if name and plain:
-            lines.append(f"\n[{name}]")
-        lines.extend(f"{_key(k)} = {json.dumps(v, ensure_ascii=False)}" for k, v in plain.items())
-        for key, value in values.items():
-            if isinstance(value, dict):
-                table(value, f"{name}.{_key(key)}" if name else _key(key))
-
-    table(settings.model_dump(mode="json"), "")
-    return "\n".join(lines).strip() + "\n"
-
-
-def _key(name: str) -> str:
-    """A key as TOML takes it: quoted where it is more than a word."""
-    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)

@@ -1,0 +1,45 @@
+"""Settings: what they are (`settings`), and how they are read and written (`toml`)."""
+
+from bothways.config.settings import (
+    ANY_TIME,
+    ENCODER_SIZES,
+    EncoderConfig,
+    FinetuneConfig,
+    HeadConfig,
+    LabelConfig,
+    MaskingConfig,
+    ModelConfig,
+    ObjectiveConfig,
+    PatchConfig,
+    PretrainConfig,
+    Settings,
+    SignalConfig,
+    TextConfig,
+    TrainingConfig,
+    WindowConfig,
+)
+from bothways.config.toml import S, load_config, to_toml, validate, without_effect
+
+__all__ = [
+    "ANY_TIME",
+    "ENCODER_SIZES",
+    "EncoderConfig",
+    "FinetuneConfig",
+    "HeadConfig",
+    "LabelConfig",
+    "MaskingConfig",
+    "ModelConfig",
+    "ObjectiveConfig",
+    "PatchConfig",
+    "PretrainConfig",
+    "S",
+    "Settings",
+    "SignalConfig",
+    "TextConfig",
+    "TrainingConfig",
+    "WindowConfig",
+    "load_config",
+    "to_toml",
+    "validate",
+    "without_effect",
+]
