@@ -12,12 +12,13 @@ PACKAGE = ROOT / "src" / "bothways"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 LONGEST = 500  # lines of one file
 
-FOUNDATIONS = {"errors", "files", "draws", "progress", "workers"}
+FOUNDATIONS = {"errors", "files", "draws", "progress", "workers", "weights"}
 TO_MODEL = FOUNDATIONS | {"config", "masking", "encoder", "heads", "model"}
 BELOW_RUN = TO_MODEL | {"eeg", "text", "training", "evaluation", "inspection", "report", "walkthrough"}
 # The table of the document. `errors` is open to every room but the walkthrough: each may have to refuse input.
 MAY_IMPORT = {
     **dict.fromkeys(FOUNDATIONS, FOUNDATIONS),
+    "weights": {"errors", "files"},
     "config": FOUNDATIONS,
     "masking": {"errors", "config", "draws"},
     "encoder": {"errors", "config"},
@@ -32,7 +33,7 @@ MAY_IMPORT = {
     "walkthrough": set(),
     "run": BELOW_RUN,
     "cli": {"errors", "config", "run"},
-    "__init__": set(),
+    "__init__": {"run"},  # `bothways.load`, imported when it is called
     "__main__": {"cli"},
 }
 ONLY_IN = {"mne": {"eeg"}, "tokenizers": {"text"}}

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
@@ -57,21 +58,58 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def read_json(path: Path) -> Any:
-    """Reads a JSON file.
+@contextmanager
+def readable(path: Path) -> Iterator[BinaryIO]:
+    """Opens a plain file to read; unlike `open`, it never waits for a pipe.
 
     Raises:
-        UserError: the file is missing or is not JSON.
+        UserError: the file is missing, cannot be read, or is a folder, a pipe or a device.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         raise UserError(f"{path}: expected a file here, found none; check the path") from None
-    except (OSError, ValueError, RecursionError) as problem:
+    except (OSError, ValueError) as problem:
+        raise UserError(f"{path}: expected a file, but it cannot be read ({problem})") from None
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise UserError(f"{path}: expected a file, got a folder, a pipe or a device; check the path")
+        yield file
+
+
+def read_bytes(path: Path, most_bytes: int) -> bytes:
+    """Reads a file that is not larger than what makes sense.
+
+    Raises:
+        UserError: see `readable`; it is larger.
+    """
+    with readable(path) as file:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise UserError(f"{path}: expected at most {most_bytes:,} bytes, got more; check that it is the right file")
+    return content
+
+
+def read_json(path: Path, most_bytes: int = 2**30) -> Any:
+    """Reads a JSON file.
+
+    Empty brackets take 25 times the memory of their text, short strings 12 times. A file above 4 MiB that is little
+    else is refused.
+
+    Raises:
+        UserError: the file is missing, is not JSON, or is larger than `most_bytes`.
+    """
+    content = read_bytes(path, most_bytes)
+    brackets, quotes = content.count(b"[") + content.count(b"{"), content.count(b'"')
+    if len(content) > 2**22 and 90 * brackets + 35 * quotes > 8 * len(content):
+        raise UserError(f"{path}: expected JSON, got little but brackets and quotes; check that it is the right file")
+    try:
+        return json.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError) as problem:
         raise UserError(f"{path}: expected JSON, but it cannot be read ({problem})") from None
 
 
-OURS = ("store.json", "manifest.json", "predictions.json")
+OURS = ("store.json", "manifest.json", "predictions.json", "training.json", "metrics.jsonl")
 """One of these lies in every folder that a command writes: only such a folder is ever replaced."""
 _NO_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES}
 

@@ -1,6 +1,6 @@
 """Model = embedding + encoder + a dict of heads; its loss is the weighted sum of the heads' losses."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -30,6 +30,9 @@ class Model(nn.Module):
         config: sizes and heads.
         embedding: the front end, batch -> `Embedded`; made by the `eeg` or the `text` room.
     """
+
+    load_report: "LoadReport | None" = None
+    """What `load_weights` filled; None where nothing was loaded."""
 
     def __init__(self, config: ModelConfig, embedding: nn.Module) -> None:
         super().__init__()
@@ -72,6 +75,12 @@ class Model(nn.Module):
         return torch.stack(terms).sum()
 
     @torch.no_grad()
+    def counts(self, batch: Batch) -> dict[str, Float[Tensor, ""]]:
+        """Returns what each head's loss of a batch is divided by, without running the encoder."""
+        embedded: Embedded = self.embedding(batch)
+        return {name: head.count(embedded, batch) for name, head in self._heads().items()}
+
+    @torch.no_grad()
     def initialise(self, seed: int) -> None:
         """Draws all weights anew from `seed` alone: normal with BERT's SD, biases 0, norms 1.
 
@@ -105,6 +114,8 @@ class LoadReport:
     matched: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     """In the model, not in the weights: drawn anew."""
+    new_heads: list[str] = field(default_factory=list)
+    """Heads of which the weights hold nothing: their tensors are missing as expected."""
     unexpected: list[str] = field(default_factory=list)
     """In the weights, not in the model: not used."""
     reshaped: list[str] = field(default_factory=list)
@@ -120,23 +131,65 @@ class LoadReport:
     def line(self) -> str:
         """Returns the report as one line."""
         parts = [f"loaded {len(self.matched)} tensors ({self.body_share:.0%} of embedding and encoder)"]
-        parts += [f"{key}: {', '.join(names)}" for key, names in self.as_dict().items() if names and key != "matched"]
+        parts += [
+            f"{key.replace('_', ' ')}: {', '.join(names)}"
+            for key, names in self.as_dict().items()
+            if names and key != "matched"
+        ]
         return "; ".join(parts)
 
     def as_dict(self) -> dict[str, list[str]]:
         """Returns the names by what became of them."""
-        return {key: getattr(self, key) for key in ("matched", "missing", "unexpected", "reshaped")}
+        return {key: getattr(self, key) for key in ("matched", "missing", "new_heads", "unexpected", "reshaped")}
 
 
-@torch.no_grad()
-def load_weights(model: Model, weights: Mapping[str, Tensor], *, partial: bool = False) -> LoadReport:
-    """Copies weights into a model by name and says what fitted.
-
-    Heads may be missing (a new task) or left over (the pretraining heads); the embedding and the encoder must be
-    filled completely unless `partial`.
+def outline(config: ModelConfig, build_embedding: Callable[[ModelConfig], nn.Module], source: str) -> Model:
+    """Builds a model that takes no memory (on the device `meta`), to compare its sizes with those of weights.
 
     Raises:
-        UserError: a tensor of the embedding or encoder is missing or has another shape, or holds NaN.
+        UserError: nothing can have these sizes.
+    """
+    try:
+        with torch.device("meta"):
+            return Model(config, build_embedding(config))
+    except (ArithmeticError, AssertionError, MemoryError, RuntimeError, TypeError, ValueError) as problem:
+        why = str(problem).partition("\n")[0]
+        raise UserError(f"{source}: no model can be built from it ({why}); restore the file") from None
+
+
+def check_sizes(
+    config: ModelConfig,
+    build_embedding: Callable[[ModelConfig], nn.Module],
+    weights: Mapping[str, Tensor],
+    source: str,
+) -> LoadReport:
+    """Compares a config with the weights beside it before any memory is taken: a damaged config states any size.
+
+    Args:
+        config: as read.
+        build_embedding: makes the front end.
+        weights: by our names; they may be on `meta`.
+        source: the config's file, for messages.
+
+    Raises:
+        UserError: see `load_weights`.
+    """
+    layers = {name.split(".")[2] for name in weights if name.startswith("encoder.layers.")}
+    heads = {name.split(".")[1] for name in weights if name.startswith("heads.")}
+    for key, stated, there in (
+        ("encoder.num_hidden_layers", config.encoder.num_hidden_layers, len(layers)),
+        ("heads", len(config.heads), len(heads)),
+    ):
+        if stated > there:
+            raise UserError(f"{source}: {key}: expected {there} as in the weights, got {stated}; restore the folder")
+    return compare(outline(config, build_embedding, source), weights)
+
+
+def compare(model: Model, weights: Mapping[str, Tensor], *, partial: bool = False) -> LoadReport:
+    """Says what of a model weights would fill; names, shapes and dtypes matter, so both may be on `meta`.
+
+    Raises:
+        UserError: see `load_weights`.
     """
     report = LoadReport()
     own = model.state_dict()
@@ -145,11 +198,14 @@ def load_weights(model: Model, weights: Mapping[str, Tensor], *, partial: bool =
             report.missing.append(name)
         elif weights[name].shape != tensor.shape:
             report.reshaped.append(name)
-        elif not bool(torch.isfinite(weights[name]).all()):
-            raise UserError(f"weight {name}: expected finite numbers, got NaN or infinity; the checkpoint is damaged")
+        elif weights[name].is_floating_point() != tensor.is_floating_point():
+            got, wanted = (str(one.dtype).removeprefix("torch.") for one in (weights[name], tensor))
+            raise UserError(f"weight {name}: expected {wanted}, got {got}; load a checkpoint that is not quantised")
         else:
             report.matched.append(name)
     report.unexpected = [name for name in weights if name not in own]
+    held = {name.split(".")[1] for name in weights if name.startswith("heads.")}
+    report.new_heads = [name for name in model.heads if name not in held]
     body = [name for name in own if name.startswith(("embedding.", "encoder."))]
     report.body_total = len(body)
     report.body_matched = len(set(body) & set(report.matched))
@@ -159,6 +215,26 @@ def load_weights(model: Model, weights: Mapping[str, Tensor], *, partial: bool =
             f"expected all {len(body)} tensors of embedding and encoder in the weights, {len(lacking)} are missing "
             f"or of another shape (first: {lacking[0]}); load a checkpoint of the same architecture"
         )
+    return report
+
+
+@torch.no_grad()
+def load_weights(model: Model, weights: Mapping[str, Tensor], *, partial: bool = False) -> LoadReport:
+    """Copies weights into a model by name and says what fitted; the model keeps the report as `load_report`.
+
+    Heads may be missing (a new task) or left over (the pretraining heads); the embedding and the encoder must be
+    filled completely unless `partial`.
+
+    Raises:
+        UserError: a tensor of the embedding or encoder is missing or has another shape; one is of whole numbers, or
+            holds NaN.
+    """
+    report = compare(model, weights, partial=partial)
+    own = model.state_dict()
+    for name in report.matched:
+        if not bool(torch.isfinite(weights[name]).all()):
+            raise UserError(f"weight {name}: expected finite numbers, got NaN or infinity; the checkpoint is damaged")
     for name in report.matched:
         own[name].copy_(weights[name])
+    model.load_report = report
     return report

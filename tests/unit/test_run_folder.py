@@ -43,7 +43,7 @@ def test_a_run_comes_back_bit_equal(run: Path) -> None:
     with torch.no_grad():
         assert torch.equal(model(form.batch()).rows.values, back(form.batch()).rows.values)
     assert sorted(file.name for file in run.iterdir()) == [
-        "config.json", "manifest.json", "model.safetensors", "recipe.toml",
+        "README.md", "config.json", "manifest.json", "model.safetensors", "recipe.toml",
     ]  # fmt: skip
 
 
@@ -85,8 +85,12 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "header length": (rewrite(MODEL, lambda b: struct.pack("<Q", 2**60) + b[8:]), "the file is damaged"),
     "zero bytes": (rewrite(MODEL, lambda b: b""), "the file is damaged"),
     "only zeros": (rewrite(MODEL, lambda b: bytes(len(b))), "the file is damaged"),
-    "a pickle": (rewrite(MODEL, lambda b: b"\x80\x02}q\x00." + b), "the file is damaged"),
-    "no weights": (lambda run: (run / MODEL).unlink(), "expected weights here, found none"),
+    "a pickle": (rewrite(MODEL, lambda b: b"\x80\x02}q\x00." + b), "this is a pickle, which can run code; it was not"),
+    "a zip": (rewrite(MODEL, lambda b: b"PK\x03\x04" + b), "this is a zip, as torch.save writes it; it was not opened"),
+    "no weights": (lambda run: (run / MODEL).unlink(), "expected weights in model.safetensors, found none"),
+    "half precision": (
+        weights(lambda t: t.update({PATCH: t[PATCH].half()})), f"weight {PATCH}: expected float32, got float16"
+    ),
     "NaN": (weights(lambda t: t[PATCH].fill_(math.nan)), f"weight {PATCH}: expected finite numbers"),
     "infinity": (weights(lambda t: t[HEAD].fill_(math.inf)), f"weight {HEAD}: expected finite numbers"),
     "shape": (weights(lambda t: t.update({PATCH: t[PATCH][:, :-1].clone()})), PATCH),

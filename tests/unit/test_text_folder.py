@@ -122,7 +122,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "absolute": (index({"a": "/etc/passwd"}), "expected names of files beside it, got '/etc/passwd'"),
     "backslash": (index({"a": "..\\one.safetensors"}), "expected names of files beside it, got '..\\\\one"),
     "parent": (index({"a": ".."}), "expected names of files beside it, got '..'"),
-    "no piece": (index({"a": "two.safetensors"}), "two.safetensors: expected weights here, found none"),
+    "no piece": (index({"a": "two.safetensors"}), "two.safetensors: expected a file here, found none"),
     "not in it": (index({"a": "one.safetensors"}), "names 1 weights that no file holds (first: a)"),
     "other names": (weights(rename=lambda name: f"gpt.{name}"), "expected all 29 tensors of embedding and encoder"),
     "a layer short": (weights(drop=["bert.encoder.layer.1.output"]), "expected all 29 tensors"),
@@ -140,7 +140,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
         weights(add={f"{DECODER}.bias": torch.ones(71)}),
         f"expected {DECODER}.bias to equal cls.predictions.bias; only tied MLM decoders",
     ),
-    "eight bits": (eight_bit, "expected floating-point weights, embedding.word.weight is int8; give the unquantised"),
+    "eight bits": (eight_bit, "weight embedding.word.weight: expected float32, got int8; load a checkpoint that is not"),
     "nan": (nan, "expected finite numbers, got NaN or infinity"),
     "no tokenizer": (replace("vocab.txt", None), "expected tokenizer.json or vocab.txt, found neither"),
     "case": (

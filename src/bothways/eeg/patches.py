@@ -16,6 +16,9 @@ from bothways.masking import Action
 
 FLOOR_UV2_HZ = 1e-4
 """Added to the power density before the logarithm: far below any EEG, above the noise of 16-bit storage."""
+MOST_PATCH_SAMPLES = 10**6
+MOST_WAVES = 10**7
+"""Numbers of the matrix that makes a patch's spectrum: a damaged config states any size."""
 N_WAVES = 4
 """Octaves of the waves that code an electrode's place; the finest has a wavelength of a quarter head radius."""
 
@@ -38,6 +41,11 @@ class LogSpectrum(nn.Module):
             raise UserError(
                 f"spectrum_hz {band_hz[0]:g}-{band_hz[1]:g}: a patch of {patch_samples / sfreq_hz:g} s has no "
                 "frequency there; widen spectrum_hz or lengthen patch_s"
+            )
+        if 2 * patch_samples * int(kept.sum()) > MOST_WAVES:
+            raise UserError(
+                f"spectrum_hz {band_hz[0]:g}-{band_hz[1]:g}: {kept.sum()} frequencies of {patch_samples} samples are "
+                f"over {MOST_WAVES} numbers; narrow spectrum_hz or shorten patch_s"
             )
         window = np.hanning(patch_samples + 1)[:-1]
         scale = math.sqrt(2 / (sfreq_hz * (window**2).sum()))
@@ -73,6 +81,10 @@ class PatchEmbedding(nn.Module):
     def __init__(self, config: PatchConfig, hidden_size: int, sfreq_hz: float) -> None:
         super().__init__()
         patch_samples = config.patch_s * sfreq_hz
+        if patch_samples > MOST_PATCH_SAMPLES:
+            raise UserError(
+                f"patch_s {config.patch_s:g} at {sfreq_hz:g} Hz is over {MOST_PATCH_SAMPLES} samples; shorten patch_s"
+            )
         if abs(patch_samples - round(patch_samples)) > 1e-6 or round(patch_samples) < 1:
             raise UserError(
                 f"patch_s {config.patch_s:g} at {sfreq_hz:g} Hz is {patch_samples:g} samples; "

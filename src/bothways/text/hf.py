@@ -198,8 +198,8 @@ def _check_sizes(config: ModelConfig, weights: Mapping[str, Tensor], source: str
     found_sizes = {key: (stated, shapes[name][0]) for name, (key, stated) in wanted.items() if shapes.get(name)}
     if word := shapes.get("embeddings.word_embeddings.weight"):
         found_sizes["hidden_size"] = (encoder.hidden_size, word[-1])
-    if layers and encoder.num_hidden_layers > max(layers) + 1:
-        found_sizes["num_hidden_layers"] = (encoder.num_hidden_layers, max(layers) + 1)
+    if encoder.num_hidden_layers > (len(layers) or len(weights)):  # other names are told by the load report
+        found_sizes["num_hidden_layers"] = (encoder.num_hidden_layers, len(layers))
     for key, (stated, there) in found_sizes.items():
         if stated != there:
             raise UserError(f"{source}: {key}: expected {there} as in the weights, got {stated}; restore the folder")

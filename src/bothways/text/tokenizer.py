@@ -14,9 +14,11 @@ from torch import Tensor
 
 from bothways.config import TextConfig
 from bothways.errors import UserError
-from bothways.files import read_json
+from bothways.files import read_bytes, read_json
 
 TOKENIZER, VOCAB, SETTINGS = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
+MOST_BYTES, MOST_BYTES_A_TOKEN = 2**22, 256
+"""Room in these files, and more for every token that the model knows."""
 _SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 
 
@@ -122,14 +124,15 @@ def load_tokenizer(folder: Path, text: TextConfig) -> Tokenizer:
         UserError: neither is there, one is damaged, they contradict each other or do not fit the model; or nothing says
             whether a `vocab.txt` is of lower-cased text.
     """
-    settings = read_json(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
+    settings = read_json(folder / SETTINGS, MOST_BYTES) if (folder / SETTINGS).is_file() else {}
     if not isinstance(settings, dict):
         raise UserError(f"{folder / SETTINGS}: expected a JSON object, got {type(settings).__name__}; restore the file")
+    most_bytes = MOST_BYTES + MOST_BYTES_A_TOKEN * text.vocab_size
     special = {name: _written(settings.get(f"{name}_token") or default) for name, default in _SPECIAL.items()}
     if (folder / TOKENIZER).is_file():
-        source, tokenizer = folder / TOKENIZER, _read_tokenizer(folder / TOKENIZER, settings)
+        source, tokenizer = folder / TOKENIZER, _read_tokenizer(folder / TOKENIZER, settings, most_bytes)
     elif (folder / VOCAB).is_file():
-        source, tokenizer = folder / VOCAB, _build_tokenizer(folder, settings, special)
+        source, tokenizer = folder / VOCAB, _build_tokenizer(folder, settings, special, most_bytes)
     else:
         raise UserError(f"{folder}: expected {TOKENIZER} or {VOCAB}, found neither; add the model's own")
     try:
@@ -142,9 +145,10 @@ def _written(token: Any) -> str:
     return str(token["content"] if isinstance(token, dict) and "content" in token else token)
 
 
-def _read_tokenizer(path: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer:
+def _read_tokenizer(path: Path, settings: dict[str, Any], most_bytes: int) -> tokenizers.Tokenizer:
+    content = read_bytes(path, most_bytes)
     try:
-        tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        tokenizer = tokenizers.Tokenizer.from_buffer(content)
     except Exception as problem:  # the library raises nothing narrower
         raise UserError(
             f"{path}: expected a tokenizer of the tokenizers library, but it is damaged ({problem})"
@@ -157,7 +161,9 @@ def _read_tokenizer(path: Path, settings: dict[str, Any]) -> tokenizers.Tokenize
     return tokenizer
 
 
-def _build_tokenizer(folder: Path, settings: dict[str, Any], special: dict[str, str]) -> tokenizers.Tokenizer:
+def _build_tokenizer(
+    folder: Path, settings: dict[str, Any], special: dict[str, str], most_bytes: int
+) -> tokenizers.Tokenizer:
     """Makes BERT's tokenizer (google-research/bert, tokenization.py) from a vocabulary, one token a line."""
     lowers, kind = settings.get("do_lower_case"), settings.get("tokenizer_class", "BertTokenizer")
     if not isinstance(lowers, bool):
@@ -169,8 +175,9 @@ def _build_tokenizer(folder: Path, settings: dict[str, Any], special: dict[str, 
         raise UserError(f"{folder}: expected BERT's tokenizer, got {kind} with rules of its own; add a {TOKENIZER}")
     try:
         # Not splitlines: a vocabulary may hold other marks of a line's end as tokens.
-        lines = (folder / VOCAB).read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
-    except (OSError, UnicodeDecodeError) as problem:
+        text = read_bytes(folder / VOCAB, most_bytes).decode("utf-8-sig")
+        lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as problem:
         raise UserError(f"{folder / VOCAB}: expected UTF-8 text, but it cannot be read ({problem})") from None
     vocab = {token: i for i, token in enumerate(lines)}
     lacking = [special[name] for name in ("unk", "sep", "cls") if special[name] not in vocab]

@@ -1,35 +1,52 @@
 """A run's folder: weights as safetensors, everything else as JSON, TOML or JSON lines; written atomically."""
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
 from torch import nn
 
 from bothways.config import ModelConfig, S, Settings, load_config, to_toml, validate
 from bothways.errors import UserError
-from bothways.files import read_json, sha256_file, write_bytes, write_json, write_text
-from bothways.model import Model, load_weights
+from bothways.files import read_bytes, read_json, sha256_file, write_json, write_text
+from bothways.model import Model, check_sizes, load_weights
+from bothways.training.card import model_card
+from bothways.weights import WEIGHTS, read_folder, read_header, write_weights
 
-WEIGHTS, CONFIG, MANIFEST, RECIPE, METRICS = (
-    "model.safetensors",
-    "config.json",
-    "manifest.json",
-    "recipe.toml",
-    "metrics.jsonl",
-)
+CONFIG, MANIFEST, RECIPE, METRICS, CARD = "config.json", "manifest.json", "recipe.toml", "metrics.jsonl", "README.md"
+MOST_CONFIG_BYTES, MOST_RECIPE_BYTES, MOST_MANIFEST_BYTES = 2**18, 2**18, 2**28
+"""More makes no sense, and would take long to be refused."""
 
 
-def save_run(folder: Path, model: Model, settings: Settings, manifest: Mapping[str, Any]) -> None:
-    """Fills a run's folder (made by `files.new_folder`): weights, model config, resolved recipe, manifest."""
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    write_bytes(folder / WEIGHTS, save(weights, metadata={"format": "pt"}))
-    write_json(folder / CONFIG, model.config.model_dump(mode="json"))
+def save_run(
+    folder: Path,
+    model: Model,
+    settings: Settings,
+    manifest: Mapping[str, Any],
+    weights: Mapping[str, torch.Tensor] | None = None,
+) -> None:
+    """Fills a run's folder: weights (by default the model's), model config, resolved recipe, card, manifest last."""
+    save_model(folder, model, weights)
     write_text(folder / RECIPE, to_toml(settings))
+    write_text(folder / CARD, model_card(model, settings.model_dump(mode="json"), manifest, last_metrics(folder)))
     write_json(folder / MANIFEST, {**manifest, "recipe_sha256": sha256_file(folder / RECIPE)})
+
+
+def save_model(folder: Path, model: Model, weights: Mapping[str, torch.Tensor] | None = None) -> None:
+    """Writes weights (by default the model's) and config: what `load_run` needs."""
+    write_weights(folder / WEIGHTS, model.state_dict() if weights is None else weights)
+    write_json(folder / CONFIG, model.config.model_dump(mode="json"))
+
+
+def last_metrics(folder: Path) -> dict[str, Any]:
+    """Returns the last line of a run's metrics; nothing where it has none."""
+    if not (folder / METRICS).is_file():
+        return {}
+    lines = (folder / METRICS).read_text(encoding="utf-8").splitlines()
+    return json.loads(lines[-1]) if lines else {}
 
 
 def load_config_of(folder: Path) -> ModelConfig:
@@ -40,7 +57,7 @@ def load_config_of(folder: Path) -> ModelConfig:
     """
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: expected a run (a folder with {CONFIG}), found none; check the path")
-    values = read_json(folder / CONFIG)
+    values = read_json(folder / CONFIG, MOST_CONFIG_BYTES)
     if not isinstance(values, dict):
         raise UserError(f"{folder / CONFIG}: expected a JSON object; the run is damaged")
     if "model_type" in values and "encoder" not in values:
@@ -48,7 +65,22 @@ def load_config_of(folder: Path) -> ModelConfig:
             f"{folder}: expected a run of ours, got a folder that transformers saved ({values['model_type']}); "
             "`bothways walkthrough text` opens a BERT"
         )
-    return validate(ModelConfig, values, source=str(folder / CONFIG))
+    try:
+        return validate(ModelConfig, values, source=str(folder / CONFIG))
+    except RecursionError:
+        raise UserError(f"{folder / CONFIG}: expected a model's config, got JSON of absurd depth; restore it") from None
+
+
+def load_manifest(folder: Path) -> dict[str, Any]:
+    """Reads what a run was made of.
+
+    Raises:
+        UserError: missing or damaged.
+    """
+    manifest = read_json(folder / MANIFEST, MOST_MANIFEST_BYTES)
+    if not isinstance(manifest, dict):
+        raise UserError(f"{folder / MANIFEST}: expected a JSON object; the run is damaged")
+    return manifest
 
 
 def load_recipe(folder: Path, kind: type[S]) -> S:
@@ -57,10 +89,13 @@ def load_recipe(folder: Path, kind: type[S]) -> S:
     Raises:
         UserError: they are not those that the run was saved with.
     """
-    manifest = read_json(folder / MANIFEST)
-    if not (folder / RECIPE).is_file() or manifest.get("recipe_sha256") != sha256_file(folder / RECIPE):
-        raise UserError(f"{folder / RECIPE}: missing, or not the one that the run was saved with; restore it")
-    return load_config(kind, folder / RECIPE)
+    path, expected = folder / RECIPE, load_manifest(folder).get("recipe_sha256")
+    if not path.is_file() or hashlib.sha256(read_bytes(path, MOST_RECIPE_BYTES)).hexdigest() != expected:
+        raise UserError(f"{path}: missing, or not the one that the run was saved with; restore it")
+    try:
+        return load_config(kind, path)
+    except RecursionError:
+        raise UserError(f"{path}: expected a recipe, got TOML of absurd depth; restore it") from None
 
 
 def load_tensors(folder: Path) -> dict[str, torch.Tensor]:
@@ -69,24 +104,31 @@ def load_tensors(folder: Path) -> dict[str, torch.Tensor]:
     Raises:
         UserError: missing, cut or otherwise damaged.
     """
-    path = folder / WEIGHTS
-    try:
-        return load_file(path)
-    except FileNotFoundError:
-        raise UserError(f"{path}: expected weights here, found none; the run is incomplete") from None
-    except (SafetensorError, OSError, ValueError) as problem:
-        raise UserError(f"{path}: expected safetensors, but the file is damaged ({problem})") from None
+    return read_folder(folder)
 
 
-def load_run(folder: Path, build_embedding: Callable[[ModelConfig], nn.Module]) -> Model:
-    """Builds a finished run's model, all weights filled, in eval mode.
+def load_run(folder: Path, build_embedding: Callable[[ModelConfig], nn.Module], kind: type[Model] = Model) -> Model:
+    """Builds a finished run's model, all weights filled, in eval mode; its `load_report` says so.
+
+    Args:
+        folder: the run.
+        build_embedding: makes the front end.
+        kind: the class of the model.
 
     Raises:
         UserError: something is missing or damaged, or the weights do not fit the config.
     """
-    config = load_config_of(folder)
-    model = Model(config, build_embedding(config))
-    report = load_weights(model, load_tensors(folder))
+    config, weights = load_config_of(folder), read_folder(folder, read_header)
+    odd = [name for name, tensor in weights.items() if tensor.dtype != torch.float32]
+    if odd:
+        kind_found = str(weights[odd[0]].dtype).removeprefix("torch.")
+        raise UserError(f"{folder}: weight {odd[0]}: expected float32, got {kind_found}; save the model in float32")
+    try:
+        report = check_sizes(config, build_embedding, weights, str(folder / CONFIG))
+    except UserError as problem:
+        raise UserError(str(problem) if str(folder) in str(problem) else f"{folder}: {problem}") from None
     if report.missing or report.unexpected or report.reshaped:
         raise UserError(f"{folder}: weights and config do not belong together: {report.line()}")
+    model = kind(config, build_embedding(config))
+    load_weights(model, load_tensors(folder))
     return model.eval()

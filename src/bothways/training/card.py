@@ -1,0 +1,142 @@
+"""A run's README.md: what the model saw, what it wants, how well it does, how it is loaded."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bothways.model import Model
+
+MOST_ROWS = 10
+"""Recordings that are named; the manifest has all."""
+
+
+def model_card(
+    model: Model, settings: Mapping[str, Any], manifest: Mapping[str, Any], metrics: Mapping[str, Any]
+) -> str:
+    """Writes a model card as the Hugging Face hub shows it; no licence, for that is the owner's to choose.
+
+    Args:
+        model: the finished model.
+        settings: what it was made with.
+        manifest: what the run records of its data and itself; its `result`, where it is finished.
+        metrics: the last line of the log, where it is not.
+    """
+    kind, modality = manifest.get("kind", "imported"), "eeg" if model.config.patches else "text"
+    front = ["---", "library_name: bothways", "tags:", "- bothways", f"- {modality}", "- bert", f"- {kind}", "---"]
+    parts = {
+        f"Encoder of {modality}, {kind}": _what(model, kind),
+        "Data": _data(manifest),
+        "Input contract": _contract(model),
+        "Objective": _objective(model, settings, manifest),
+        "Results": _results(manifest, metrics),
+        "How to load": _how(kind, modality),
+        "Made with": [f"- {name} {number}" for name, number in manifest.get("versions", {}).items()],
+    }
+    text = [
+        f"{'##' if i else '#'} {title}\n\n" + "\n".join(lines)
+        for i, (title, lines) in enumerate(parts.items())
+        if lines
+    ]
+    return "\n".join(front) + "\n\n" + "\n\n".join(text) + "\n"
+
+
+def _what(model: Model, kind: str) -> list[str]:
+    encoder = model.config.encoder
+    n_parameters = sum(parameter.numel() for parameter in model.parameters())
+    heads = ", ".join(f"`{name}`" for name in model.config.heads) or "none"
+    return [
+        f"A bidirectional encoder (BERT) of {encoder.num_hidden_layers} layers, hidden size {encoder.hidden_size}, "
+        f"{encoder.num_attention_heads} attention heads; {n_parameters:,} parameters with its heads ({heads})."
+    ]
+
+
+def _data(manifest: Mapping[str, Any]) -> list[str]:
+    data = manifest.get("data", {})
+    recordings = data.get("recordings", [])
+    if not recordings:
+        return ["Not recorded."]
+    hours = f", {data['hours']:.2f} hours" if "hours" in data else ""
+    lines = [f"- {len(data['subjects'])} subjects, {len(recordings)} recordings{hours}"]
+    lines += [f"- {n} recordings with {_code(montage)}" for montage, n in data.get("montages", {}).items()]
+    if manifest.get("validation_subjects"):
+        lines.append(f"- {len(manifest['validation_subjects'])} more subjects were held out for validation")
+    if "split" in manifest:
+        split = manifest["split"]
+        lines.append(f"- held out: {len(split['validation'])} subjects for validation, {len(split['test'])} for test")
+    lines += ["", "| recording | subject | SHA-256 of the signal |", "| --- | --- | --- |"]
+    lines += [f"| {_code(r['file'])} | {_code(r['subject'])} | {r['sha256'][:12]} |" for r in recordings[:MOST_ROWS]]
+    if len(recordings) > MOST_ROWS:
+        lines += ["", f"and {len(recordings) - MOST_ROWS} more in `manifest.json`."]
+    return lines
+
+
+def _contract(model: Model) -> list[str]:
+    signal, patches, text = model.config.signal, model.config.patches, model.config.text
+    if text is not None:
+        return [f"Token ids of a vocabulary of {text.vocab_size}, at most {text.max_position_embeddings} in a row."]
+    if signal is None or patches is None:
+        return []
+    notch = "left in" if signal.notch_hz is None else f"{signal.notch_hz:g} Hz and harmonics taken out"
+    return [
+        f"- {signal.sfreq_hz:g} Hz, band {signal.band_hz[0]:g}-{signal.band_hz[1]:g} Hz, mains {notch}",
+        f"- unit {signal.unit}, reference {signal.reference}, scaling {signal.normaliser}",
+        f"- patches of {patches.patch_s:g} s, a token for "
+        + (
+            f"{len(patches.ch_names)} channels: {_code(', '.join(patches.ch_names))}"
+            if patches.ch_names
+            else "each channel, any montage"
+        ),
+        f"- features: {', '.join(patches.features)}"
+        + ("; each subject's baseline is subtracted" if patches.baseline else ""),
+    ]
+
+
+def _objective(model: Model, settings: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[str]:
+    if "masking" in settings and manifest.get("kind") == "pretrain":
+        masking = settings["masking"]
+        lines = [f"- {masking['ratio']:.0%} of the patches hidden ({masking['kind']}) and rebuilt; no labels"]
+    elif "sequence" in model.config.heads:
+        head = model.config.heads["sequence"]
+        lines = [f"- a class for each window, read from {head.pool}: {', '.join(map(_code, head.classes))}"]
+        lines += [f"- started from {_code('scratch' if manifest.get('from') == 'scratch' else 'a pretrained run')}"]
+    else:
+        return []
+    training = settings.get("training", {})
+    if "windows" in settings:
+        lines.append(f"- windows of {settings['windows']['window_s']:g} s")
+    return [*lines, f"- {training['steps']} steps of {training['batch_size']}, seed {training['seed']}"]
+
+
+def _results(manifest: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:
+    told = manifest.get("result") or metrics
+    lines = [f"- last training loss {_number(told['loss'])}"] if told.get("loss") is not None else []
+    found = told.get("evaluation") or told.get("validation") or told
+    if "reconstruction" in found:
+        whose = "validation" if manifest.get("validation_subjects") else "training"
+        for feature, bands in found["reconstruction"].items():
+            errors = [f"{band} {_number(one.get('model'))}" for band, one in bands.items()]
+            lines.append(f"- error on hidden patches of the {whose} subjects, {feature}: {', '.join(errors)}")
+    shown = ("balanced_accuracy", "accuracy", "macro_f1", "auroc")
+    scores = [f"{name.replace('_', ' ')} {_number(found[name])}" for name in shown if found.get(name) is not None]
+    return [*lines, f"- validation subjects: {', '.join(scores)}"] if scores else lines
+
+
+def _how(kind: str, modality: str) -> list[str]:
+    lines = ["```python", "import bothways", "", 'model = bothways.load("PATH")  # this folder', "```"]
+    if modality == "eeg":
+        use = (
+            ["bothways eeg predict PATH new.edf --out predictions"]
+            if kind == "finetune"
+            else ["bothways eeg finetune --from PATH --data store --labels labels.csv --out finetuned"]
+        )
+        lines += ["", "```", *use, "```"]
+    return lines
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.3g}"
+
+
+def _code(text: str) -> str:
+    """Text of a user's as code: no mark in it means anything, in a table neither."""
+    plain = " ".join(str(text).replace("`", "'").split())
+    return "`" + plain.replace("|", "¦") + "`"
