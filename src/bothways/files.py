@@ -71,9 +71,10 @@ def readable(path: Path) -> Iterator[BinaryIO]:
         raise UserError(f"{path}: expected a file here, found none; check the path") from None
     except (OSError, ValueError) as problem:
         raise UserError(f"{path}: expected a file, but it cannot be read ({problem})") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UserError(f"{path}: expected a file, got a folder, a pipe or a device; check the path")
     with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise UserError(f"{path}: expected a file, got a folder, a pipe or a device; check the path")
         yield file
 
 
@@ -84,10 +85,12 @@ def read_bytes(path: Path, most_bytes: int) -> bytes:
         UserError: see `readable`; it is larger.
     """
     with readable(path) as file:
-        content = file.read(most_bytes + 1)
-    if len(content) > most_bytes:
-        raise UserError(f"{path}: expected at most {most_bytes:,} bytes, got more; check that it is the right file")
-    return content
+        size = os.fstat(file.fileno()).st_size
+        if size > most_bytes:
+            raise UserError(
+                f"{path}: expected at most {most_bytes:,} bytes, got {size:,}; check that it is the right file"
+            )
+        return file.read(most_bytes)
 
 
 def read_json(path: Path, most_bytes: int = 2**30) -> Any:

@@ -6,7 +6,19 @@ from bothways.run.finetune import finetune
 from bothways.run.predict import predict
 from bothways.run.prepare import prepare
 from bothways.run.pretrain import pretrain
+from bothways.run.pretrained import Pretrained, load_pretrained
 from bothways.run.split import split
 from bothways.run.walkthrough import walkthrough
 
-__all__ = ["check", "evaluate", "finetune", "predict", "prepare", "pretrain", "split", "walkthrough"]
+__all__ = [
+    "Pretrained",
+    "check",
+    "evaluate",
+    "finetune",
+    "load_pretrained",
+    "predict",
+    "prepare",
+    "pretrain",
+    "split",
+    "walkthrough",
+]

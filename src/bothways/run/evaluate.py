@@ -17,16 +17,16 @@ from bothways.evaluation import (
     majority,
     ridge_probe,
 )
-from bothways.files import read_json, write_json
-from bothways.model import Model, load_weights
+from bothways.files import write_json
+from bothways.model import Model, check_sizes, load_weights
 from bothways.run.common import Sources, check_contract, fill_channels, guessed_subjects, of_subjects, usable
 from bothways.run.finetune import SCRATCH
 from bothways.training import (
-    MANIFEST,
     class_probabilities,
     cls_features,
     infer,
     load_config_of,
+    load_manifest,
     load_recipe,
     load_run,
     load_tensors,
@@ -49,7 +49,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
 
     Returns:
         `run`, `part`, `split`, `classes`, `model` and `controls` (see `evaluation.classification_metrics`),
-        `pretraining_overlap` (how the encoder's pretraining data touches the tested people), `notes`.
+        `pretraining_overlap` (how the encoder's pretraining data touches the tested people), `load_report`, `notes`.
 
     Raises:
         UserError: no such run or store, another contract, or nobody in that part.
@@ -62,6 +62,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
         raise UserError(f"--part: expected test or validation, got {part}")
     store = eeg.Store.open(data or manifest["data"]["store"])
     model = load_run(run, eeg.build_embedding)
+    assert model.load_report is not None
     check_contract(model.config, store)
     assert model.config.patches is not None
     rows = [eeg.Span(**row) for row in manifest["labels"]]
@@ -108,6 +109,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
             **{name: metrics(values) for name, values in scores.items()},
         },
         "pretraining_overlap": _overlap(manifest, store, set(getattr(split, part))),
+        "load_report": model.load_report.as_dict(),
         "notes": notes,
     }
     try:
@@ -124,7 +126,7 @@ def finetuned_manifest(run: Path) -> dict[str, Any]:
         UserError: it is no run, or a pretrained one.
     """
     load_config_of(run)
-    manifest = read_json(run / MANIFEST)
+    manifest = load_manifest(run)
     if manifest.get("kind") != "finetune":
         raise UserError(
             f"{run}: expected a fine-tuned run, got one of kind {manifest.get('kind')}; "
@@ -170,8 +172,10 @@ def _pretrained(manifest: dict[str, Any], notes: list[str]) -> Model | None:
     try:
         start = Path(manifest["from"])
         config = load_config_of(start).model_copy(update={"heads": {}})
+        weights = load_tensors(start)
+        check_sizes(config, eeg.build_embedding, weights, str(start))
         model = Model(config, eeg.build_embedding(config))
-        load_weights(model, load_tensors(start))
+        load_weights(model, weights)
     except UserError as problem:
         notes.append(f"no frozen probe: {problem}")
         return None

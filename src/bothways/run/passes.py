@@ -13,11 +13,10 @@ from bothways import eeg, text
 from bothways import walkthrough as paper_room
 from bothways.config import FinetuneConfig, MaskingConfig, ModelConfig, PretrainConfig
 from bothways.errors import UserError
-from bothways.files import read_json
 from bothways.inspection import Look, look
 from bothways.masking import Action
 from bothways.run.common import Sources, calibration, check_baseline, with_mains
-from bothways.training import MANIFEST, load_config_of, load_recipe, load_run
+from bothways.training import load_config_of, load_manifest, load_recipe, load_run
 from bothways.walkthrough import Sentence, Walk, Window
 
 MOST_SCORES = 500_000_000
@@ -71,7 +70,7 @@ def eeg_pass(
     assert config.signal is not None
     assert config.patches is not None
     masking: MaskingConfig | None = None
-    if read_json(run / MANIFEST).get("kind") == "pretrain":
+    if load_manifest(run).get("kind") == "pretrain":
         recipe = load_recipe(run, PretrainConfig)
         masking, window_s = recipe.masking, recipe.windows.window_s
     else:

@@ -53,7 +53,8 @@ def predict(
 
     Returns:
         `run`, `out`, `recordings` (`file`, `subject`, `csv`, `windows`, `counts`, `mean_probability` of each class,
-        `uncovered_s`: seconds that no usable window covers, `left_out` channels, `notes` with codes), `skipped`.
+        `uncovered_s`: seconds that no usable window covers, `left_out` channels, `notes` with codes), `skipped`,
+        `load_report`.
 
     Raises:
         UserError: no such run, or none of the recordings can be used.
@@ -62,6 +63,7 @@ def predict(
     finetuned_manifest(run)
     settings = load_recipe(run, FinetuneConfig)
     model = load_run(run, eeg.build_embedding)
+    assert model.load_report is not None
     assert model.config.signal is not None
     assert model.config.patches is not None
     check_baseline(run, model.config.patches, baseline)
@@ -96,7 +98,10 @@ def predict(
                 meter.advance(note=recording.file)
         if not done:
             raise UserError(f"none of {len(wanted)} recordings can be used: {skipped[0]['reason']}")
-        result = {"run": str(run), "out": str(out), "recordings": done, "skipped": skipped}
+        result = {
+            "run": str(run), "out": str(out), "recordings": done, "skipped": skipped,
+            "load_report": model.load_report.as_dict(),
+        }  # fmt: skip
         write_json(folder / "predictions.json", result)
     return result
 

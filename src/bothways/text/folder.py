@@ -13,10 +13,10 @@ from bothways.model import LoadReport, Model, check_sizes, compare, load_weights
 from bothways.text.embedding import TokenEmbedding
 from bothways.text.hf import PROMISED, config_from_transformers, from_transformers
 from bothways.text.tokenizer import Tokenizer, load_tokenizer
-from bothways.weights import read_folder
+from bothways.weights import read_folder, read_header
 
 CONFIG = "config.json"
-MOST_CONFIG_BYTES, MOST_OWN_CONFIG_BYTES = 2**22, 2**18
+MOST_CONFIG_BYTES, MOST_OWN_CONFIG_BYTES = 2**22, 2**16
 """transformers' config may name thousands of classes."""
 _COUNTERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 """Buffers of older versions of transformers: 0, 1, 2, ... and zeros."""
@@ -49,39 +49,46 @@ def load_folder(folder: Path, kind: type[Model] = Model) -> Loaded:
     Raises:
         UserError: a file is missing or damaged, the model is not a BERT encoder, or files do not belong together.
     """
-    source = str(folder / CONFIG)
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: expected a model (a folder with {CONFIG}), found none; check the path")
     values = _read_object(folder / CONFIG, MOST_CONFIG_BYTES)
-    weights = read_folder(folder)
     ours = "model_type" not in values and "encoder" in values
     try:
-        if ours:
-            config = validate(ModelConfig, _read_object(folder / CONFIG, MOST_OWN_CONFIG_BYTES), source)
-        else:
-            weights = _without_copies(weights, str(folder))
-            config = config_from_transformers(values, weights, source)
+        config = _fitting_config(folder, values, ours)
     except RecursionError:
-        raise UserError(f"{source}: expected a model's config, got JSON of absurd depth; restore it") from None
-    if config.text is None:
-        raise UserError(f"{folder}: expected a text model, got one of EEG; give a folder of a BERT or of a run on text")
-    try:
-        if ours:
-            found, report = weights, check_sizes(config, TokenEmbedding, weights, source)
-        else:
-            like = outline(config, TokenEmbedding, source)
-            found = from_transformers(weights, like.state_dict())
-            report = compare(like, found)
+        raise UserError(f"{folder / CONFIG}: expected a config, got JSON of absurd depth; restore the file") from None
     except UserError as problem:
         raise UserError(str(problem) if str(folder) in str(problem) else f"{folder}: {problem}") from None
-    if report.missing or report.reshaped or (ours and report.unexpected):
-        raise UserError(f"{folder}: weights and config do not belong together: {report.line()}; restore the folder")
+    assert config.text is not None
+    weights = read_folder(folder)
     tokenizer = load_tokenizer(folder, config.text)
     model = kind(config, TokenEmbedding(config)).eval()
-    report = load_weights(model, found)
+    if not ours:
+        weights = from_transformers(_without_copies(weights, str(folder)), model.state_dict())
+    report = load_weights(model, weights)
     promised = [head for name in values.get("architectures") or () for head in PROMISED.get(name, ())]
     report.missing += [f"heads.{head}" for head in promised if head not in config.heads]
     return Loaded(model, tokenizer, report)
+
+
+def _fitting_config(folder: Path, values: dict[str, Any], ours: bool) -> ModelConfig:
+    """Reads the config and compares it with the sizes of the weights, before memory is taken for either."""
+    source, sizes = str(folder / CONFIG), read_folder(folder, read_header)
+    if ours:
+        config = validate(ModelConfig, _read_object(folder / CONFIG, MOST_OWN_CONFIG_BYTES), source)
+    else:
+        sizes = _without_copies(sizes, str(folder))
+        config = config_from_transformers(values, sizes, source)
+    if config.text is None:
+        raise UserError(f"{folder}: expected a text model, got one of EEG; give a folder of a BERT or of a run on text")
+    if ours:
+        report = check_sizes(config, TokenEmbedding, sizes, source)
+    else:
+        like = outline(config, TokenEmbedding, source)
+        report = compare(like, from_transformers(sizes, like.state_dict()))
+    if report.missing or report.reshaped or (ours and report.unexpected):
+        raise UserError(f"{folder}: weights and config do not belong together: {report.line()}; restore the folder")
+    return config
 
 
 def _read_object(path: Path, most_bytes: int) -> dict[str, Any]:
@@ -92,7 +99,7 @@ def _read_object(path: Path, most_bytes: int) -> dict[str, Any]:
 
 
 def _without_copies(weights: dict[str, Tensor], source: str) -> dict[str, Tensor]:
-    """Leaves out counters and the MLM decoder's copies of other weights.
+    """Leaves out counters and the MLM decoder's copies of other weights; of sizes alone equality is not asked.
 
     Raises:
         UserError: the decoder is not the word embedding, which ours always is.
@@ -102,6 +109,6 @@ def _without_copies(weights: dict[str, Tensor], source: str) -> dict[str, Tensor
         tensor = next((kept[name] for name in kept if name.endswith(original)), None)
         if tensor is not None and copy in kept:
             twin = kept.pop(copy)
-            if twin.dtype != tensor.dtype or not torch.equal(twin, tensor):
+            if twin.dtype != tensor.dtype or not (twin.is_meta or torch.equal(twin, tensor)):
                 raise UserError(f"{source}: expected {copy} to equal {original}; only tied MLM decoders can be loaded")
     return kept

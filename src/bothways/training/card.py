@@ -91,19 +91,24 @@ def _contract(model: Model) -> list[str]:
 
 
 def _objective(model: Model, settings: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[str]:
-    if "masking" in settings and manifest.get("kind") == "pretrain":
+    kind, heads = manifest.get("kind"), model.config.heads
+    lines: list[str] = []
+    if kind == "pretrain" and "masking" in settings:
         masking = settings["masking"]
         lines = [f"- {masking['ratio']:.0%} of the patches hidden ({masking['kind']}) and rebuilt; no labels"]
-    elif "sequence" in model.config.heads:
-        head = model.config.heads["sequence"]
-        lines = [f"- a class for each window, read from {head.pool}: {', '.join(map(_code, head.classes))}"]
-        lines += [f"- started from {_code('scratch' if manifest.get('from') == 'scratch' else 'a pretrained run')}"]
-    else:
-        return []
-    training = settings.get("training", {})
-    if "windows" in settings:
+    if kind == "finetune" and "sequence" in heads:
+        lines = [
+            f"- a class for each window, read from {heads['sequence'].pool}: "
+            f"{', '.join(map(_code, heads['sequence'].classes))}",
+            f"- started from {'scratch' if manifest.get('from') == 'scratch' else 'a pretrained run'}",
+        ]
+    if lines and "windows" in settings:
         lines.append(f"- windows of {settings['windows']['window_s']:g} s")
-    return [*lines, f"- {training['steps']} steps of {training['batch_size']}, seed {training['seed']}"]
+    if lines and "training" in settings:
+        training = settings["training"]
+        steps = manifest.get("result", {}).get("steps", training["steps"])
+        lines.append(f"- {steps} steps of {training['batch_size']}, seed {training['seed']}")
+    return lines
 
 
 def _results(manifest: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:
@@ -113,7 +118,11 @@ def _results(manifest: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[st
     if "reconstruction" in found:
         whose = "validation" if manifest.get("validation_subjects") else "training"
         for feature, bands in found["reconstruction"].items():
-            errors = [f"{band} {_number(one.get('model'))}" for band, one in bands.items()]
+            errors = [
+                f"{band} {_number(one.get('model'))} (zero {_number(one.get('zero'))}, interpolation "
+                f"{_number(one.get('interpolation'))})"
+                for band, one in bands.items()
+            ]
             lines.append(f"- error on hidden patches of the {whose} subjects, {feature}: {', '.join(errors)}")
     shown = ("balanced_accuracy", "accuracy", "macro_f1", "auroc")
     scores = [f"{name.replace('_', ' ')} {_number(found[name])}" for name in shown if found.get(name) is not None]

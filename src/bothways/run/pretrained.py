@@ -1,0 +1,98 @@
+"""`bothways.load`, and the form that models have on the Hugging Face hub."""
+
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+from huggingface_hub import ModelHubMixin
+
+from bothways import eeg, text
+from bothways.errors import UserError
+from bothways.files import read_bytes, read_json, write_bytes, write_json, write_text
+from bothways.model import Model
+from bothways.training import CARD, CONFIG, MANIFEST, METRICS, RECIPE, load_run, model_card, save_model
+from bothways.weights import INDEX, WEIGHTS
+
+SIDE_FILES = (MANIFEST, RECIPE, METRICS, CARD, "tokenizer.json", "vocab.txt", "tokenizer_config.json")
+"""What belongs to a model besides its weights and config, and goes with it."""
+MOST_SIDE_BYTES = 2**28
+
+
+class Pretrained(Model, ModelHubMixin, library_name="bothways", tags=["bert"]):
+    """A model with what lies beside it: `from_pretrained`, `save_pretrained`, `push_to_hub`.
+
+    What it saves is a run: `finetune --from`, `predict` and `bothways.load` take it.
+    """
+
+    tokenizer: text.Tokenizer | None = None
+    """Of a model of text."""
+
+    @classmethod
+    def from_pretrained(  # type: ignore[override]
+        cls,
+        pretrained_model_name_or_path: str | Path,
+        *,
+        force_download: bool = False,
+        token: str | bool | None = None,
+        cache_dir: str | Path | None = None,
+        local_files_only: bool = False,
+        revision: str | None = None,
+    ) -> "Pretrained":
+        """Loads a folder; a name that is none is a repository of the hub, of which the model's files are fetched.
+
+        Arguments are those of huggingface_hub's mixin.
+
+        Raises:
+            UserError: the folder is missing or damaged, or the repository cannot be had.
+        """
+        folder = Path(pretrained_model_name_or_path)
+        if not folder.exists():
+            try:
+                folder = Path(
+                    huggingface_hub.snapshot_download(
+                        str(pretrained_model_name_or_path),
+                        revision=revision,
+                        cache_dir=cache_dir,
+                        force_download=force_download,
+                        token=token,
+                        local_files_only=local_files_only,
+                        allow_patterns=[CONFIG, WEIGHTS, INDEX, "model-*.safetensors", *SIDE_FILES],
+                    )
+                )
+            except (OSError, ValueError) as problem:  # all of huggingface_hub's errors are one of these
+                why = str(problem).strip().partition("\n")[0]
+                raise UserError(
+                    f"{pretrained_model_name_or_path}: expected a folder or a repository of the hub, found none ({why})"
+                ) from None
+        return load_pretrained(folder, cls)
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.side_files: dict[str, bytes] = {}
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        save_model(save_directory, self)
+        for name, content in self.side_files.items():
+            write_bytes(save_directory / name, content)
+        if MANIFEST not in self.side_files:
+            write_json(save_directory / MANIFEST, {"kind": "imported"})
+            write_text(save_directory / CARD, model_card(self, {}, {}, {}))
+
+
+def load_pretrained(path: str | Path, kind: type[Pretrained] = Pretrained) -> Pretrained:
+    """Loads a folder as a `Pretrained`; see `bothways.load`."""
+    folder = Path(path)
+    if not (folder / CONFIG).is_file():
+        raise UserError(f"{folder}: expected a model (a folder with {CONFIG}), found none; check the path")
+    values = read_json(folder / CONFIG, 2**22)
+    if isinstance(values, dict) and ("model_type" in values or values.get("text")):
+        loaded = text.load_folder(folder, kind)
+        model, tokenizer = loaded.model, loaded.tokenizer
+    else:
+        model, tokenizer = load_run(folder, eeg.build_embedding, kind), None
+    assert isinstance(model, Pretrained)
+    model.tokenizer = tokenizer
+    model.side_files = {
+        name: read_bytes(folder / name, MOST_SIDE_BYTES) for name in SIDE_FILES if (folder / name).is_file()
+    }
+    return model
