@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 import textwrap
 import warnings
@@ -17,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bothways import __version__
-from bothways.errors import BothwaysWarning, UserError
+from bothways.errors import BothwaysWarning, Interrupted, UserError
 
 app = typer.Typer(
     help="Pretrain and fine-tune BERT-style encoders on EEG and on text.",
@@ -48,6 +49,9 @@ SubjectFrom = Annotated[
 Unit = Annotated[str | None, typer.Option(help="What the files' numbers are (uV, mV, V, nV), if they say it wrong.")]
 Baseline = Annotated[
     Path | None, typer.Option(help="CSV file,onset_s,duration_s[,subject]: each person's stretch of rest.")
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Go on with a stopped run although its settings or data have changed.")
 ]
 SplitFile = Annotated[Path | None, typer.Option("--split", help="Split file (JSON): train, validation, test.")]
 Data = Annotated[Path, typer.Option("--data", help="Store made by `bothways eeg prepare`.")]
@@ -207,12 +211,15 @@ def pretrain(
     changes: Changes = None,
     split: SplitFile = None,
     overwrite: Overwrite = False,
+    force: Force = False,
     json: AsJson = False,
 ) -> None:
-    """Train an encoder to rebuild hidden patches; no labels."""
+    """Train an encoder to rebuild hidden patches; no labels. A run that was stopped goes on."""
     from bothways import run
 
-    result = run.pretrain(data, out_folder, recipe=recipe, changes=changes or (), split=split, overwrite=overwrite)
+    result = run.pretrain(
+        data, out_folder, recipe=recipe, changes=changes or (), split=split, overwrite=overwrite, force=force
+    )
     if json:
         return _print_json(result)
     for feature, bands in result["reconstruction"].items():
@@ -244,15 +251,19 @@ def finetune(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the windows of each class and stop.")] = False,
     overwrite: Overwrite = False,
+    force: Force = False,
     json: AsJson = False,
 ) -> None:
-    """Train a label for each window, read from [CLS]; says first how many windows of each class everybody has."""
+    """Train a label for each window, read from [CLS]; a run that was stopped goes on.
+
+    Says first how many windows of each class everybody has.
+    """
     from bothways import run
 
     settings = [*(changes or ()), *([] if min_overlap is None else [f"windows.min_overlap={min_overlap}"])]
     result = run.finetune(
         start, data, labels, out_folder, recipe=recipe, changes=settings, split=split, overwrite=overwrite,
-        dry_run=dry_run, announce=None if json else _print_windows,
+        force=force, dry_run=dry_run, announce=None if json else _print_windows,
     )  # fmt: skip
     if json:
         return _print_json(result)
@@ -420,8 +431,9 @@ def _print_windows(plan: dict[str, Any]) -> None:
 
 
 def _print_training(result: dict[str, Any]) -> None:
+    finished = ", finished before; --overwrite trains it anew" if result["finished_before"] else ""
     out.print(
-        f"{result['run']}: {result['parameters']['total']:,} parameters, {result['seconds']:.0f} s, "
+        f"{result['run']}{finished}: {result['parameters']['total']:,} parameters, {result['seconds']:.0f} s, "
         f"{result['windows_per_s']:.1f} windows/s, last loss {result['loss']:.4f}"
     )
 
@@ -455,6 +467,9 @@ def main() -> None:
     except UserError as problem:
         print(f"error: {problem}", file=sys.stderr)
         raise SystemExit(2) from None
+    except Interrupted as stopped:
+        print(f"{stopped}: {shlex.join(['bothways', *sys.argv[1:]])}", file=sys.stderr)
+        raise SystemExit(stopped.status) from None
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None

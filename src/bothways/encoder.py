@@ -9,11 +9,13 @@ classifier (pre-norm, no final norm, no QKV bias); see `config.EncoderConfig`. L
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from bothways.config import EncoderConfig
 
@@ -244,6 +246,13 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(Block(config) for _ in range(config.num_hidden_layers))
         with_norm = config.norm == "pre" and config.final_norm
         self.final_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps) if with_norm else nn.Identity()
+        self.checkpointing = False
+        """In training, compute each layer again for its gradient instead of keeping what it passes on."""
+
+    def _layer(self, layer: nn.Module, *inputs: Any) -> Float[Tensor, "R D"]:
+        if self.checkpointing and self.training:
+            return checkpoint(layer, *inputs, use_reentrant=False)
+        return layer(*inputs)
 
     def forward(
         self,
@@ -265,15 +274,15 @@ class Encoder(nn.Module):
         keys = everywhere if attention_mask is None else Layout.of(attention_mask)
         flat = keys.flatten(hidden)  # [T D]
         for layer in self.layers[:-1]:
-            flat = layer(flat, keys, attention_mask)
+            flat = self._layer(layer, flat, keys, attention_mask)
         real = torch.ones_like(hidden[..., 0], dtype=torch.bool) if attention_mask is None else attention_mask
         selected = real if rows is None else rows & real
         if rows is None:
-            flat = self.layers[-1](flat, keys, attention_mask)
+            flat = self._layer(self.layers[-1], flat, keys, attention_mask)
         else:
             wanted = selected[real].nonzero().squeeze(1)  # [R], places among the flat tokens
             # Queries are padded to the most that one sequence asks for, not to L.
             asked = selected.sum(1)
             queries = Layout.of(torch.arange(int(asked.max()), device=asked.device) < asked[:, None])
-            flat = self.layers[-1](flat, keys, attention_mask, wanted, queries)
+            flat = self._layer(self.layers[-1], flat, keys, attention_mask, wanted, queries)
         return Rows(self.final_norm(flat), selected)

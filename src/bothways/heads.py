@@ -59,6 +59,10 @@ class Head(nn.Module):
         """Predicts from the encoder's output; `pooled` is [CLS], through the pooler where the model has one."""
         raise NotImplementedError
 
+    def count(self, embedded: Embedded, batch: Batch) -> Float[Tensor, ""]:
+        """Returns what the sum of the losses is divided by; known before anything is predicted."""
+        raise NotImplementedError
+
     def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
         """Compares a prediction with what the batch holds."""
         raise NotImplementedError
@@ -90,6 +94,10 @@ class Reconstruction(Head):
         """Predicts all features, side by side in the order of `config.features`."""
         return self.linear(rows.take(_masked(embedded)))
 
+    def count(self, embedded: Embedded, batch: Batch) -> Float[Tensor, ""]:
+        """Returns the number of masked positions."""
+        return _masked(embedded).sum().float()
+
     def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
         """Mean over a position's numbers that count, summed over masked positions and features."""
         compare = F.smooth_l1_loss if self.config.loss == "smooth_l1" else F.mse_loss
@@ -101,7 +109,7 @@ class Reconstruction(Head):
             real = embedded.targets_real.get(name)
             mean = error.mean(1) if real is None else (error * real).sum(1) / real.sum(1).clamp_min(1)
             total = total + weight * mean.sum()
-        return LossSum(total, total.new_tensor(len(prediction)))
+        return LossSum(total, self.count(embedded, batch).to(total.dtype))
 
     def split(self, prediction: Float[Tensor, "R F"]) -> dict[str, Float[Tensor, "R f"]]:
         """Returns a prediction's features by name."""
@@ -156,6 +164,10 @@ class MaskedLanguageModel(Head):
         hidden = self.norm(self.activation(self.dense(rows.take(self.rows(embedded)))))
         return F.linear(hidden, embedded.table, self.bias)
 
+    def count(self, embedded: Embedded, batch: Batch) -> Float[Tensor, ""]:
+        """Returns the number of masked positions that have a label."""
+        return _count(batch["mlm_labels"][_masked(embedded)])
+
     def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
         """Cross-entropy with `batch["mlm_labels"]` [B L] at the masked positions."""
         return _cross_entropy(prediction, batch["mlm_labels"][_masked(embedded)])
@@ -171,6 +183,10 @@ class NextSentence(Head):
     def forward(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "B 2"]:
         """Scores is-next and random."""
         return self.linear(pooled)
+
+    def count(self, embedded: Embedded, batch: Batch) -> Float[Tensor, ""]:
+        """Returns the number of labelled pairs."""
+        return _count(batch["nsp_labels"])
 
     def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
         """Cross-entropy with `batch["nsp_labels"]` [B]."""
@@ -206,6 +222,10 @@ class Sequence(Head):
         """Scores the classes of each sequence."""
         return self.linear(self.dropout(self.pool(rows, embedded, pooled)))
 
+    def count(self, embedded: Embedded, batch: Batch) -> Float[Tensor, ""]:
+        """Returns the sum of the weights of the labelled sequences."""
+        return _count(batch["labels"], self.class_weights)
+
     def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
         """Cross-entropy with `batch["labels"]` [B]; unlabelled sequences (-100) do not count."""
         return _cross_entropy(prediction, batch["labels"], self.class_weights)
@@ -226,6 +246,10 @@ class Position(Head):
     def forward(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "R k"]:
         """Scores the classes of each real position."""
         return self.linear(self.dropout(rows.take(_real(embedded))))
+
+    def count(self, embedded: Embedded, batch: Batch) -> Float[Tensor, ""]:
+        """Returns the number of labelled positions."""
+        return _count(batch["position_labels"][_real(embedded)])
 
     def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
         """Cross-entropy with `batch["position_labels"]` [B L]; -100 does not count."""
@@ -251,6 +275,10 @@ class Span(Head):
         scores[real] = values
         return scores.transpose(1, 2)
 
+    def count(self, embedded: Embedded, batch: Batch) -> Float[Tensor, ""]:
+        """Returns half the number of labelled starts and ends."""
+        return _count(batch["span_labels"]) / 2
+
     def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
         """Mean cross-entropy of start and end with `batch["span_labels"]` [B 2] (no event: both 0, [CLS])."""
         both = _cross_entropy(prediction.flatten(0, 1), batch["span_labels"].flatten())
@@ -259,9 +287,13 @@ class Span(Head):
 
 def _cross_entropy(scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> LossSum:
     total = F.cross_entropy(scores, labels, weights, ignore_index=IGNORED, reduction="sum")
+    return LossSum(total, _count(labels, weights).to(total.dtype))
+
+
+def _count(labels: Tensor, weights: Tensor | None = None) -> Float[Tensor, ""]:
     real = labels != IGNORED
-    count = real.sum() if weights is None else (weights[labels.clamp_min(0)] * real).sum()
-    return LossSum(total, count.to(total.dtype))  # not the scores' type: bfloat16 cannot count beyond 256
+    # not the scores' type: bfloat16 cannot count beyond 256
+    return real.sum().float() if weights is None else (weights[labels.clamp_min(0)] * real).sum()
 
 
 def build_head(config: HeadConfig, encoder: EncoderConfig, vocab_size: int | None = None) -> Head:

@@ -14,19 +14,26 @@ console = Console(stderr=True)
 class Meter:
     """Counts finished units of one piece of work; made by `progress`."""
 
-    def __init__(self, title: str, total: int, unit: str, bar: Progress | None, every_s: float) -> None:
+    def __init__(self, title: str, total: int, unit: str, bar: Progress | None, every_s: float, done: int = 0) -> None:
         self.title, self.total, self.unit, self.every_s = title, total, unit, every_s
-        self.done = 0
+        self.before = self.done = done
         self.shown = -1
         self.note = ""
         self.started = self.last_line = time.monotonic()
         self.bar = bar
-        self.task = bar.add_task(title, total=total, rate="", note="") if bar else None
+        self.task = bar.add_task(title, total=total, completed=done, rate="", note="") if bar else None
 
     @property
     def rate(self) -> float:
         """Units finished in a second, since the start."""
-        return self.done / max(time.monotonic() - self.started, 1e-9)
+        return (self.done - self.before) / max(time.monotonic() - self.started, 1e-9)
+
+    def expect(self, total: int) -> None:
+        """Says anew how many units there are."""
+        if total != self.total:
+            self.total = total
+            if self.bar is not None and self.task is not None:
+                self.bar.update(self.task, total=total)
 
     def advance(self, n: int = 1, note: str = "") -> None:
         """Adds `n` finished units; `note` (a loss, a file's name) is shown beside the rate."""
@@ -40,7 +47,7 @@ class Meter:
     def line(self) -> None:
         """Prints where the work stands as one plain line on standard error."""
         self.last_line, self.shown = time.monotonic(), self.done
-        left_s = (self.total - self.done) / self.rate if self.done else float("nan")
+        left_s = (self.total - self.done) / self.rate if self.done > self.before else float("nan")
         left = f", {left_s:.0f} s left" if 0 < left_s < float("inf") else ""
         note = f", {self.note}" if self.note else ""
         print(
@@ -51,7 +58,7 @@ class Meter:
 
 
 @contextmanager
-def progress(title: str, total: int, unit: str, *, every_s: float = 10.0) -> Iterator[Meter]:
+def progress(title: str, total: int, unit: str, *, every_s: float = 10.0, done: int = 0) -> Iterator[Meter]:
     """Yields a `Meter` for `total` units of work.
 
     Args:
@@ -59,9 +66,10 @@ def progress(title: str, total: int, unit: str, *, every_s: float = 10.0) -> Ite
         total: how many units there are.
         unit: their name in the plural, for the rate (`"windows"` gives `windows/s`).
         every_s: off a terminal, the least time between two lines.
+        done: units finished before, which do not count for the rate.
     """
     if not console.is_terminal:
-        meter = Meter(title, total, unit, None, every_s)
+        meter = Meter(title, total, unit, None, every_s, done)
         yield meter
         if meter.shown != meter.done:
             meter.line()
@@ -75,4 +83,4 @@ def progress(title: str, total: int, unit: str, *, every_s: float = 10.0) -> Ite
         TextColumn("{task.fields[note]}", markup=False),
     )
     with Progress(*columns, console=console) as bar:
-        yield Meter(title, total, unit, bar, every_s)
+        yield Meter(title, total, unit, bar, every_s, done)

@@ -21,6 +21,7 @@ from bothways.config import (
     MaskingConfig,
     ModelConfig,
     PatchConfig,
+    PretrainConfig,
     TrainingConfig,
     WindowConfig,
 )
@@ -32,7 +33,9 @@ from bothways.training import (
     batches,
     build_optimizer,
     infer,
+    join,
     learning_rate,
+    open_run,
     train,
 )
 from models import FORMS, embedding_of
@@ -193,11 +196,11 @@ def test_log_and_evaluation(tmp_path: Path) -> None:
         return {"call": len(calls)}
 
     model = classifier()
-    config = QUICK.model_copy(update={"steps": 9, "log_every": 4})
-    result = train(
-        model, Sentences(), config, title="test", log=tmp_path / "metrics.jsonl", evaluate=evaluate, n_evaluations=3
-    )
-    logged = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    config = QUICK.model_copy(update={"steps": 9, "log_every": 4, "evaluations": 3})
+    settings = PretrainConfig(training=config)
+    with open_run(tmp_path / "run", settings, {}, join()) as run:
+        result = train(model, Sentences(), config, title="test", evaluate=evaluate, run=run)
+        logged = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert logged == result.metrics
     assert [entry["step"] for entry in logged] == [3, 4, 6, 8, 9]
     assert {e["step"]: e["evaluation"] for e in logged if "evaluation" in e} == {

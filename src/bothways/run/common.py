@@ -1,8 +1,10 @@
 """What several commands share: the model against a store, baselines, and what a run records of itself."""
 
 import datetime
+import hashlib
 import platform
 import warnings
+from collections import Counter
 from collections.abc import Collection, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -12,8 +14,20 @@ import numpy as np
 import torch
 
 from bothways import eeg
-from bothways.config import MaskingConfig, ModelConfig, PatchConfig, SignalConfig, WindowConfig, validate
+from bothways.config import (
+    MaskingConfig,
+    ModelConfig,
+    PatchConfig,
+    S,
+    SignalConfig,
+    TrainingConfig,
+    WindowConfig,
+    validate,
+)
 from bothways.errors import BothwaysWarning, UserError
+from bothways.files import sha256_file
+from bothways.model import Model
+from bothways.training import Source, Team, largest_batch
 
 
 def fill_channels(patches: PatchConfig, store: eeg.Store) -> PatchConfig:
@@ -130,9 +144,29 @@ def identities(store: eeg.Store) -> list[dict[str, str]]:
     return [{"file": r.file, "subject": r.subject, "sha256": r.sha256} for r in store.recordings]
 
 
+def content_of(store: eeg.Store) -> str:
+    """Returns a hash of what a store's windows and labels come from: its contract and each recording's entry."""
+    digest = hashlib.sha256()
+    for name in ("store.json", "recordings.json"):
+        digest.update(sha256_file(Path(store.path) / name).encode())
+    return digest.hexdigest()
+
+
+def fitted_batch(settings: S, model: Model, source: Source, team: Team) -> S:
+    """Returns settings whose batch size `auto` is the number that memory holds, as it is said."""
+    training: TrainingConfig = settings.training  # type: ignore[attr-defined]
+    if training.batch_size != "auto":
+        return settings
+    size = largest_batch(model, source, device=team.device, n_processes=team.size)
+    size = min(team.gather(size))
+    warnings.warn(f"training.batch_size: auto = {size}", BothwaysWarning, stacklevel=3)
+    return settings.model_copy(update={"training": training.model_copy(update={"batch_size": size})})
+
+
 def provenance(store: eeg.Store, subjects: Collection[str]) -> dict[str, Any]:
     """Returns what a run records of its data and of the software that made it."""
     used = set(subjects)
+    recordings = [r for r in store.recordings if r.subject in used]
     return {
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "versions": {
@@ -143,6 +177,8 @@ def provenance(store: eeg.Store, subjects: Collection[str]) -> dict[str, Any]:
             "store": str(Path(store.path).absolute()),
             "subjects": sorted(used),
             "recordings": [entry for entry in identities(store) if entry["subject"] in used],
+            "hours": sum(r.n_samples for r in recordings) / store.signal.sfreq_hz / 3600,
+            "montages": dict(Counter(", ".join(r.ch_names) for r in recordings).most_common()),
         },
     }
 

@@ -1,5 +1,7 @@
 """`bothways eeg finetune`."""
 
+import hashlib
+import json
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -19,12 +21,14 @@ from bothways.evaluation import (
     few_subjects,
     split_subjects,
 )
-from bothways.files import check_output, new_folder, read_json
+from bothways.files import read_json, sha256_file
 from bothways.model import LoadReport, Model, load_weights
 from bothways.run.common import (
     Sources,
     check_contract,
+    content_of,
     fill_channels,
+    fitted_batch,
     guessed_subjects,
     identities,
     of_subjects,
@@ -34,14 +38,17 @@ from bothways.run.common import (
 )
 from bothways.training import (
     MANIFEST,
-    METRICS,
+    RunFolder,
+    check_place,
     class_probabilities,
     infer,
+    join,
     load_config_of,
     load_tensors,
-    save_run,
+    open_run,
     train,
 )
+from bothways.weights import WEIGHTS
 
 SCRATCH = "scratch"
 PARTS = ("train", "validation", "test")
@@ -57,10 +64,13 @@ def finetune(
     changes: Sequence[str] = (),
     split: str | Path | None = None,
     overwrite: bool = False,
+    force: bool = False,
     dry_run: bool = False,
     announce: Callable[[dict[str, Any]], None] | None = None,
 ) -> dict[str, Any]:
     """Trains a label for each window, read from [CLS], on top of a pretrained encoder or from scratch.
+
+    A run that was stopped goes on when it is called again, to the same numbers as if it had not been.
 
     Args:
         start: a pretrained run, or `scratch`: the encoder and patches of the recipe, freshly drawn.
@@ -71,23 +81,28 @@ def finetune(
         recipe: TOML of `config.FinetuneConfig`.
         changes: `a.b=value` on top of it.
         split: a split file; without it the subjects are divided by `training.seed` and the two fractions.
-        overwrite: replace `out`.
+        overwrite: replace `out`; begin anew.
+        force: go on with a stopped run although its settings or data have changed.
         dry_run: find the labels, cut the windows, divide the people and train nothing.
         announce: called before the first step with what is known by then.
 
     Returns:
         Known before the first step, and all of a dry run: `classes`, `split`, `windows` (per part and class), `counts`
-        (per part, subject and class), `notes`. After it: `run`, `from`, `load_report`, `parameters`, `seconds`,
+        (per part, subject and class), `notes`. After it: `run`, `finished_before` (it was there already, nothing was
+        done), `from`, `load_report`, `parameters`, `seconds`,
         `windows_per_s`, `loss` (last), `validation` (metrics or None).
 
     Raises:
         UserError: the parts do not fit together: another contract, one class only, a class without a window, a
-            subject in two parts, a class that no training subject has, …
+            subject in two parts, a class that no training subject has, `out` was begun with others, …
+        Interrupted: a signal came; what was done is saved.
     """
     out = Path(out)
     settings = load_config(FinetuneConfig, Path(recipe) if recipe else None, changes)
     words = (SCRATCH, eeg.EVENTS)  # no files
-    check_output(out, overwrite=overwrite, inputs=(data, *(path for path in (labels, start) if str(path) not in words)))
+    inputs = (data, *(path for path in (labels, start) if str(path) not in words))
+    check_place(out, overwrite=overwrite, inputs=inputs)
+    team = join()
     store = eeg.Store.open(data)
     earlier: dict[str, Any] | None = None
     if str(start) != SCRATCH:
@@ -136,6 +151,34 @@ def finetune(
     if dry_run:
         return plan
 
+    depends_on = {
+        "command": "finetune",
+        "from": SCRATCH if earlier is None else sha256_file(Path(start) / WEIGHTS),
+        "data": content_of(store),
+        "labels": hashlib.sha256(json.dumps([asdict(row) for row in given.rows]).encode()).hexdigest(),
+        "split": asdict(chosen),
+    }
+    with open_run(out, settings, depends_on, team, overwrite=overwrite, force=force, inputs=inputs) as folder:
+        if folder.result is not None:
+            return {**folder.result, "run": str(out), "finished_before": True}
+        told = _train(folder, start, store, settings, windows, chosen, plan, given.rows, earlier, announce)
+    return {**told, "finished_before": False}
+
+
+def _train(
+    folder: RunFolder,
+    start: str | Path,
+    store: eeg.Store,
+    settings: FinetuneConfig,
+    windows: eeg.Windows,
+    chosen: Split,
+    plan: dict[str, Any],
+    rows: Sequence[eeg.Span],
+    earlier: dict[str, Any] | None,
+    announce: Callable[[dict[str, Any]], None] | None,
+) -> dict[str, Any]:
+    """Trains and finishes the run; returns what is told of it."""
+    classes = plan["classes"]
     training, validation = of_subjects(windows, chosen.train), of_subjects(windows, chosen.validation)
     head = HeadConfig(
         kind="sequence",
@@ -167,30 +210,41 @@ def finetune(
 
     if announce is not None:
         announce(plan)
-    with new_folder(out, overwrite=overwrite) as folder:
-        result = train(model, source, settings.training, title="fine-tune", log=folder / METRICS, evaluate=evaluate)
-        manifest = {
-            "kind": "finetune",
-            "from": SCRATCH if report is None else str(Path(start).absolute()),
-            **provenance(store, chosen.train),
-            "labels": [asdict(row) for row in given.rows],
-            **plan,
-            "pretraining": earlier,
-            "seconds": result.seconds,
-            "windows_per_s": result.samples_per_s,
-        }
-        save_run(folder, model, settings, manifest)
-    return {
-        "run": str(out),
-        "from": manifest["from"],
+    folder.settings = settings = fitted_batch(settings, model, source, folder.team)
+    folder.manifest = {
+        "kind": "finetune",
+        "from": SCRATCH if report is None else str(Path(start).absolute()),
+        **provenance(store, chosen.train),
+        "labels": [asdict(row) for row in rows],
+        **plan,
+        "pretraining": earlier,
+    }
+    result = train(
+        model,
+        source,
+        settings.training,
+        title="fine-tune",
+        evaluate=evaluate,
+        score=_score if len(validation) else None,
+        team=folder.team,
+        run=folder,
+    )
+    told = {
+        "run": str(folder.path),
+        "from": folder.manifest["from"],
         **plan,
         "load_report": None if report is None else report.as_dict(),
         "parameters": parameters_of(model),
-        "seconds": result.seconds,
-        "windows_per_s": result.samples_per_s,
-        "loss": result.metrics[-1]["loss"],
-        "validation": result.metrics[-1].get("evaluation"),
+        **result.told("windows"),
+        "validation": result.evaluation,
     }
+    folder.finish(model, told)
+    return told
+
+
+def _score(evaluation: dict[str, Any]) -> float:
+    """How good a fine-tuned model is: the mean over people of the share of their windows that it gets right."""
+    return float(np.mean([person["accuracy"] for person in evaluation["subjects"].values()]))
 
 
 def _split(store: eeg.Store, windows: eeg.Windows, settings: FinetuneConfig, path: str | Path | None) -> Split:

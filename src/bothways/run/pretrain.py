@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,17 @@ from bothways.config import HeadConfig, ModelConfig, ObjectiveConfig, PretrainCo
 from bothways.draws import generator
 from bothways.errors import BothwaysWarning
 from bothways.evaluation import Split
-from bothways.files import check_output, new_folder
 from bothways.model import Model
-from bothways.run.common import Sources, fill_channels, of_subjects, parameters_of, provenance
-from bothways.training import METRICS, save_run, train
+from bothways.run.common import (
+    Sources,
+    content_of,
+    fill_channels,
+    fitted_batch,
+    of_subjects,
+    parameters_of,
+    provenance,
+)
+from bothways.training import check_place, join, open_run, train
 
 
 def pretrain(
@@ -24,8 +32,11 @@ def pretrain(
     changes: Sequence[str] = (),
     split: str | Path | None = None,
     overwrite: bool = False,
+    force: bool = False,
 ) -> dict[str, Any]:
     """Trains an encoder to rebuild hidden patches from both sides; no label is used.
+
+    A run that was stopped goes on when it is called again, to the same numbers as if it had not been.
 
     Args:
         data: a store.
@@ -33,19 +44,23 @@ def pretrain(
         recipe: TOML of `config.PretrainConfig`.
         changes: `a.b=value` on top of it.
         split: a split file; only its training subjects are used, so that its test subjects stay unseen.
-        overwrite: replace `out`.
+        overwrite: replace `out`; begin anew.
+        force: go on with a stopped run although its settings or data have changed.
 
     Returns:
-        `run`, `windows`, `notes` (recordings without a window), `subjects`, `validation_subjects`, `parameters`,
-        `seconds`, `windows_per_s`, `wait_share`, `loss` (last), `reconstruction` (see `eeg.reconstruction_errors`; on
-        the validation subjects, else on the training ones).
+        `run`, `finished_before` (it was there already, nothing was done), `windows`, `notes` (recordings without a
+        window), `subjects`, `validation_subjects`, `parameters`, `steps`, `best_step`, `seconds` (of all sittings),
+        `windows_per_s`, `wait_share` (of the time, for batches), `loss` (last), `reconstruction` (see
+        `eeg.reconstruction_errors`; on the validation subjects, else on the training ones).
 
     Raises:
-        UserError: the store, the recipe or the split does not fit; the loss is not finite.
+        UserError: the store, the recipe or the split does not fit; `out` was begun with others; the loss is not finite.
+        Interrupted: a signal came; what was done is saved.
     """
     out = Path(out)
     settings = load_config(PretrainConfig, Path(recipe) if recipe else None, changes)
-    check_output(out, overwrite=overwrite, inputs=[data])
+    check_place(out, overwrite=overwrite, inputs=[data])
+    team = join()
     store = eeg.Store.open(data)
     windows = eeg.cut_windows(store, settings.windows)
     notes = [note.message for note in windows.notes]
@@ -65,44 +80,53 @@ def pretrain(
     tested_on = of_subjects(windows, held_out) if held_out else used
     test_source = sources.of(tested_on, masking=settings.masking, seed=seed)
 
-    config = ModelConfig(encoder=settings.encoder, patches=patches, signal=store.signal)
-    embedding = eeg.build_embedding(config)
-    config = config.model_copy(update={"heads": _heads(settings.objective, embedding.targets)})
-    model = Model(config, embedding)
-    model.initialise(seed)
-    eeg.fit_spectrum(embedding, source)
-    with new_folder(out, overwrite=overwrite) as folder:
-        result = train(
-            model,
-            source,
-            settings.training,
-            title="pretrain",
-            log=folder / METRICS,
-            evaluate=lambda m: {"reconstruction": eeg.reconstruction_errors(m, test_source)},
-        )
-        manifest = {
+    depends_on = {"command": "pretrain", "data": content_of(store), "split": split and asdict(chosen)}
+    with open_run(out, settings, depends_on, team, overwrite=overwrite, force=force, inputs=[data]) as folder:
+        if folder.result is not None:
+            return {**folder.result, "run": str(out), "finished_before": True}
+        config = ModelConfig(encoder=settings.encoder, patches=patches, signal=store.signal)
+        embedding = eeg.build_embedding(config)
+        config = config.model_copy(update={"heads": _heads(settings.objective, embedding.targets)})
+        model = Model(config, embedding)
+        model.initialise(seed)
+        eeg.fit_spectrum(embedding, source)
+        folder.settings = settings = fitted_batch(settings, model, source, team)
+        folder.manifest = {
             "kind": "pretrain",
             **provenance(store, set(subjects) - set(held_out)),
             "validation_subjects": held_out,
             "windows": len(used),
             "notes": notes,
-            "seconds": result.seconds,
-            "windows_per_s": result.samples_per_s,
         }
-        save_run(folder, model, settings, manifest)
-    return {
-        "run": str(out),
-        "windows": len(used),
-        "notes": notes,
-        "subjects": len(subjects) - len(held_out),
-        "validation_subjects": held_out,
-        "parameters": parameters_of(model),
-        "seconds": result.seconds,
-        "windows_per_s": result.samples_per_s,
-        "wait_share": result.wait_share,
-        "loss": result.metrics[-1]["loss"],
-        "reconstruction": result.metrics[-1]["evaluation"]["reconstruction"],
-    }
+        result = train(
+            model,
+            source,
+            settings.training,
+            title="pretrain",
+            evaluate=lambda m: {"reconstruction": eeg.reconstruction_errors(m, test_source)},
+            score=_score,
+            team=team,
+            run=folder,
+        )
+        assert result.evaluation is not None
+        told = {
+            "run": str(out),
+            "windows": len(used),
+            "notes": notes,
+            "subjects": len(subjects) - len(held_out),
+            "validation_subjects": held_out,
+            "parameters": parameters_of(model),
+            **result.told("windows"),
+            "reconstruction": result.evaluation["reconstruction"],
+        }
+        folder.finish(model, told)
+    return {**told, "finished_before": False}
+
+
+def _score(evaluation: dict[str, Any]) -> float:
+    """How good a reconstruction is: minus the error, as a share of the zero guess's, mean over features and bands."""
+    errors = [band["model"] for bands in evaluation["reconstruction"].values() for band in bands.values()]
+    return -sum(errors) / max(len(errors), 1)
 
 
 def _held_out(subjects: Sequence[str], settings: PretrainConfig) -> list[str]:

@@ -1,37 +1,62 @@
 """Training: loop, order of samples, optimizer, run folders. It knows batches, not modalities."""
 
+from bothways.training.card import model_card
 from bothways.training.checkpoint import (
+    CARD,
+    CONFIG,
     MANIFEST,
     METRICS,
     RECIPE,
     load_config_of,
+    load_manifest,
     load_recipe,
     load_run,
     load_tensors,
+    save_model,
     save_run,
 )
+from bothways.training.folder import BEST, CHECKPOINTS, LATEST, RunFolder, State, check_place, open_run
 from bothways.training.inference import class_probabilities, cls_features, infer
 from bothways.training.loop import TrainResult, train
-from bothways.training.optim import build_optimizer, learning_rate
+from bothways.training.memory import largest_batch
+from bothways.training.optim import build_optimizer, freeze, learning_rate, learning_rate_at
+from bothways.training.parallel import Team, join
 from bothways.training.sampler import Plan, Source, batches
 
 __all__ = [
+    "BEST",
+    "CARD",
+    "CHECKPOINTS",
+    "CONFIG",
+    "LATEST",
     "MANIFEST",
     "METRICS",
     "RECIPE",
     "Plan",
+    "RunFolder",
     "Source",
+    "State",
+    "Team",
     "TrainResult",
     "batches",
     "build_optimizer",
+    "check_place",
     "class_probabilities",
     "cls_features",
+    "freeze",
     "infer",
+    "join",
+    "largest_batch",
     "learning_rate",
+    "learning_rate_at",
     "load_config_of",
+    "load_manifest",
     "load_recipe",
     "load_run",
     "load_tensors",
+    "model_card",
+    "open_run",
+    "save_model",
     "save_run",
     "train",
 ]

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from bothways.heads import Batch
 from bothways.model import Model
+from bothways.training.parallel import join, put_together, share_of
 from bothways.training.sampler import Source
 
 
@@ -22,6 +23,8 @@ def infer(
 ) -> np.ndarray:
     """Returns `read(model, batch)` of all samples in order, joined along the first axis.
 
+    Of several processes each takes a share, and each gets the whole; every sample counts once.
+
     Args:
         model: moved to the accelerator, where there is one, and put in eval mode.
         source: the samples.
@@ -29,16 +32,17 @@ def infer(
         batch_size: samples at a time; memory is bounded by it.
         advance: told the number of finished samples after each batch.
     """
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model.to(device).eval()
+    team = join()
+    model.to(team.device).eval()
+    mine = share_of(np.arange(len(source)), team)
     parts = []
-    for start in range(0, len(source), batch_size):
-        ids = np.arange(start, min(start + batch_size, len(source)))
-        batch = {name: tensor.to(device) for name, tensor in source.batch(ids, np.zeros_like(ids)).items()}
+    for start in range(0, len(mine), batch_size):
+        ids = mine[start : start + batch_size]
+        batch = {name: tensor.to(team.device) for name, tensor in source.batch(ids, np.zeros_like(ids)).items()}
         parts.append(read(model, batch).float().cpu().numpy())
         if advance is not None:
             advance(len(ids))
-    return np.concatenate(parts)
+    return put_together(team.gather(np.concatenate(parts)), len(source))
 
 
 def class_probabilities(model: Model, batch: Batch) -> Tensor:

@@ -1,22 +1,30 @@
 """The training loop: batches in, a trained model and its log out. It knows batches, not modalities."""
 
-import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
-from accelerate import Accelerator
+from torch import Tensor
 
 from bothways.config import TrainingConfig
-from bothways.errors import UserError
+from bothways.errors import Interrupted, UserError
+from bothways.heads import LossSum
 from bothways.model import Model
-from bothways.progress import progress
-from bothways.training.optim import build_optimizer, learning_rate
+from bothways.progress import Meter, progress
+from bothways.training.folder import RunFolder, State
+from bothways.training.optim import build_optimizer, freeze, learning_rate, learning_rate_at
+from bothways.training.parallel import Spread, Team, as_divided, join, whole
 from bothways.training.sampler import Plan, Source, batches
+from bothways.training.signals import Stop, StopNow, stopping
+from bothways.training.watch import Board, not_finite_error
+
+ENDLESS = 2**40
+"""Steps of a run whose end is a time."""
 
 
 @dataclass
@@ -26,9 +34,26 @@ class TrainResult:
     metrics: list[dict[str, Any]] = field(default_factory=list)
     """One entry for each logged step."""
     seconds: float = 0.0
+    """All sittings together."""
     samples_per_s: float = 0.0
     wait_share: float = 0.0
     """Share of the time spent waiting for batches."""
+    steps: int = 0
+    best_step: int = 0
+    """Of the evaluation with the best score; 0 = none was scored."""
+    evaluation: dict[str, Any] | None = None
+    """That of the weights that are kept: the last, or the best where `patience` looks for it."""
+
+    def told(self, unit: str) -> dict[str, Any]:
+        """Returns what a command tells of a training."""
+        return {
+            "steps": self.steps,
+            "best_step": self.best_step,
+            "seconds": self.seconds,
+            f"{unit}_per_s": self.samples_per_s,
+            "wait_share": self.wait_share,
+            "loss": self.metrics[-1]["loss"],
+        }
 
 
 def train(
@@ -38,92 +63,327 @@ def train(
     *,
     title: str,
     unit: str = "windows",
-    log: Path | None = None,
     evaluate: Callable[[Model], dict[str, Any]] | None = None,
-    n_evaluations: int = 4,
+    score: Callable[[dict[str, Any]], float] | None = None,
+    team: Team | None = None,
+    run: RunFolder | None = None,
 ) -> TrainResult:
     """Trains a model in place.
 
     Args:
-        model: all parameters that require a gradient are trained.
+        model: all parameters that require a gradient are trained, but for those of `config.freeze`.
         source: the samples.
-        config: steps, batch size, rates, seed.
+        config: steps, batch size, rates, seed; a batch size `auto` needs `largest_batch` first.
         title: shown with the progress.
         unit: what a sample is called, in the plural.
-        log: metrics.jsonl to append to.
-        evaluate: called in eval mode `n_evaluations` times, spread evenly, the last after the last step; what it
-            returns is logged.
-        n_evaluations: see `evaluate`.
+        evaluate: called in eval mode `config.evaluations` times; what it returns is logged. A function of the model
+            alone, for it may be begun again.
+        score: of what `evaluate` returns, how good it is; decides which checkpoint is the best.
+        team: the processes that train; by default those that torchrun started.
+        run: the folder to save to; where it was stopped, the training goes on.
 
     Raises:
-        UserError: there are no samples, or the loss is not finite (the step and the samples' names are given).
+        UserError: there are no samples, a setting does not fit, the loss or the gradient is not finite (the step and
+            the samples' names are given), a checkpoint cannot be written.
+        Interrupted: a signal came, and the state is saved.
     """
     if len(source) == 0:
         raise UserError(f"{title}: expected {unit} to train on, got none; look at the store with `bothways eeg check`")
-    # Autocast is our own: accelerate's precision is fixed for the life of a process, a run's is not.
-    accelerator = Accelerator(mixed_precision="no")
-    if accelerator.num_processes > 1:
-        raise UserError(
-            f"{title}: training in {accelerator.num_processes} processes is not there yet; start one process"
-        )
-    bf16 = _in_bf16(config)
-    optimizer = build_optimizer(model, config)
-    wrapped, optimizer = accelerator.prepare(model, optimizer)
-    plan = Plan(len(source), config.batch_size, config.seed)
-    result = TrainResult()
-    evaluate_at = {round(config.steps * (k + 1) / n_evaluations) for k in range(n_evaluations)} if evaluate else set()
-    started = ready = time.monotonic()
-    waited = 0.0
-    wrapped.train()
-    with progress(title, config.steps * config.batch_size, unit) as meter:
-        for step, batch in enumerate(batches(source, plan, config.steps, workers=config.workers)):
-            waited += time.monotonic() - ready
-            batch = {name: tensor.to(accelerator.device) for name, tensor in batch.items()}
-            rate = learning_rate(step, config)
-            for group in optimizer.param_groups:
-                group["lr"] = rate
+    if config.patience and score is None:
+        raise UserError("training.patience: there is nobody to measure on; keep some out, or set it to 0")
+    freeze(model, config.freeze)
+    training = _Training(model, source, config, title, unit, evaluate, score, team or join(), run)
+    with stopping() as stop, progress(title, training.total(), unit, done=training.seen()) as meter:
+        training.go_on(stop, meter)
+    model.eval()
+    state = training.state
+    evaluations = {entry["step"]: entry["evaluation"] for entry in state.metrics if "evaluation" in entry}
+    return TrainResult(
+        metrics=state.metrics,
+        seconds=state.seconds,
+        samples_per_s=meter.rate,
+        wait_share=state.waited_s / max(state.seconds, 1e-9),
+        steps=state.step,
+        best_step=state.best_step,
+        evaluation=evaluations.get(state.best_step if config.patience else max(evaluations, default=0)),
+    )
+
+
+class _Training:
+    """A training under way."""
+
+    def __init__(
+        self,
+        model: Model,
+        source: Source,
+        config: TrainingConfig,
+        title: str,
+        unit: str,
+        evaluate: Callable[[Model], dict[str, Any]] | None,
+        score: Callable[[dict[str, Any]], float] | None,
+        team: Team,
+        run: RunFolder | None,
+    ) -> None:
+        self.model, self.source, self.config, self.title, self.unit = model, source, config, title, unit
+        self.evaluate, self.score, self.team, self.run = evaluate, score, team, run
+        assert config.batch_size != "auto"
+        self.batch_size: int = config.batch_size
+        n_parts = team.size * config.accumulate
+        if self.batch_size < n_parts:
+            raise UserError(
+                f"training.batch_size: expected at least one of {unit} for each of {team.size} processes x "
+                f"{config.accumulate} parts, got {self.batch_size}; raise it, or lower training.accumulate"
+            )
+        self.plan = Plan(len(source), self.batch_size, config.seed, team.rank, team.size, config.accumulate)
+        self.bf16 = _in_bf16(config)
+        model.encoder.checkpointing = config.gradient_checkpointing
+        self.spread = Spread(model, team, shard=config.shard)
+        self.optimizer = build_optimizer(model, config)
+        self.trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self.average = {name: p.detach().clone() for name, p in self.trained.items()} if config.ema else {}
+        self.best: dict[str, Tensor] | None = None
+        self.state = State()
+        if run is not None and (saved := run.load()) is not None:
+            self._restore(*saved)
+            if config.patience:
+                self.best = run.best_weights()
+        n = config.evaluations
+        self.evaluate_at = {round(config.steps * (k + 1) / n) for k in range(n)} if evaluate else set()
+        self.before_s = self.state.seconds
+        self.started = self.ready = self.saved = time.monotonic()
+        self.board = Board(run, config, self.state.step, team)
+
+    # Where it stands -----------------------------------------------------------------------------------------------
+
+    def seen(self) -> int:
+        """Samples trained on so far."""
+        return self.state.step * self.batch_size
+
+    def total(self) -> int:
+        """Samples that will have been trained on at the end, as far as that is known."""
+        if self.config.minutes is None:
+            return self.config.steps * self.batch_size
+        return max(round(self.seen() / max(self._share(), 1e-6)), self.seen(), 1)
+
+    def _share(self) -> float:
+        """How much of the run is done, from 0 to 1."""
+        if self.config.minutes is None:
+            return self.state.step / self.config.steps
+        return min(self.state.seconds / (60 * self.config.minutes), 1.0)
+
+    def _over(self) -> bool:
+        early = 0 < self.config.patience <= self.state.stale
+        return (self._share() >= 1 or early) and self.state.pending is None
+
+    def _evaluation_is_due(self) -> bool:
+        if self.evaluate is None or self.state.evaluated == self.state.step:
+            return False
+        if self.config.minutes is None:
+            return self.state.step in self.evaluate_at
+        return self._share() >= (self.state.evaluations + 1) / self.config.evaluations
+
+    # The loop ------------------------------------------------------------------------------------------------------
+
+    def go_on(self, stop: Stop, meter: Meter) -> None:
+        """Trains to the end."""
+        config, state = self.config, self.state
+        steps = config.steps if config.minutes is None else ENDLESS
+        loader = iter(batches(self.source, self.plan, steps, first_step=state.step, workers=config.workers))
+        self.model.train()
+        asked = False
+        while True:
+            if state.pending is not None and not (asked or self._finish_entry(stop)):
+                asked = True
+            if asked:
+                self._save()
+                raise Interrupted(self._goes_on(), 130 if stop.signal == 2 else 0)
+            if self._over():
+                break
+            parts = list(islice(loader, config.accumulate))
+            state.waited_s += time.monotonic() - self.ready
+            entry, asked, save = self._step(parts, stop)
+            due = self._evaluation_is_due()
+            if state.step % config.log_every == 0 or self._share() >= 1 or due:
+                state.pending = {**entry, f"{self.unit}_per_s": meter.rate, "wait_share": self._wait_share()}
+            meter.expect(self.total())
+            meter.advance(self.batch_size, f"loss {entry['loss']:.4f}")
+            if save and state.pending is None:
+                self._save()
+            self.ready = time.monotonic()
+        if config.ema:
+            self._use(self.average)
+        if self.best is not None:
+            self._use(self.best)
+        self.board.close()
+
+    def _step(self, parts: list[Mapping[str, Tensor]], stop: Stop) -> tuple[dict[str, Any], bool, bool]:
+        """Does a step; returns what may be logged of it, whether to stop, whether to save."""
+        config, state, team = self.config, self.state, self.team
+        rate = self._rate()
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate * group["share"]
+        parts = [{name: tensor.to(team.device) for name, tensor in part.items()} for part in parts]
+        counts = self._counts(parts) if len(parts) > 1 else None
+        sums: dict[str, Tensor] = {}
+        for number, part in enumerate(parts):
             # Dropout, too, is a function of (seed, step): a resumed run needs no generator's state.
-            torch.manual_seed((config.seed << 32) + step)
-            with torch.autocast(accelerator.device.type, torch.bfloat16, enabled=bf16):
-                losses = wrapped(batch).losses
-                loss = model.loss(losses)
-            value = float(loss.detach())
-            if not torch.isfinite(loss.detach()):
-                names = _not_finite(model, source, *plan.step(step), accelerator.device)
-                raise UserError(
-                    f"{title}: the loss of step {step + 1} is {value}; it comes from {names}; look there with "
-                    "`bothways eeg check`, or lower training.learning_rate"
-                )
-            accelerator.backward(loss)
-            norm = accelerator.clip_grad_norm_(wrapped.parameters(), config.max_grad_norm)
-            optimizer.step()
-            optimizer.zero_grad()
-            meter.advance(config.batch_size, f"loss {value:.4f}")
-            done = step + 1
-            evaluated = evaluate is not None and done in evaluate_at
-            if done % config.log_every == 0 or done == config.steps or evaluated:
-                entry: dict[str, Any] = {
-                    "step": done,
-                    "loss": value,
-                    **{f"loss_{name}": float(part.mean().detach()) for name, part in losses.items()},
-                    "learning_rate": rate,
-                    "gradient_norm": float(norm),
-                    f"{unit}_per_s": meter.rate,
-                }
-                if evaluate is not None and evaluated:
-                    wrapped.eval()
-                    entry["evaluation"] = evaluate(model)
-                    wrapped.train()
-                result.metrics.append(entry)
-                if log is not None:
-                    with log.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps(entry) + "\n")
-            ready = time.monotonic()
-        result.samples_per_s = meter.rate
-    wrapped.eval()
-    result.seconds = time.monotonic() - started
-    result.wait_share = waited / max(result.seconds, 1e-9)
-    return result
+            place = state.step * self.plan.n_parts + number * team.size + team.rank
+            torch.manual_seed((config.seed << 32) + place)
+            with self.spread.last_part(number == len(parts) - 1):
+                with torch.autocast(team.device.type, torch.bfloat16, enabled=self.bf16):
+                    losses = self.spread.wrapped(part).losses
+                    if counts is None:
+                        counts = self._all({name: loss.count.detach() for name, loss in losses.items()})
+                    of_all = {name: LossSum(loss.sum, counts[name]) for name, loss in losses.items()}
+                    loss = self.model.loss(of_all)
+                # The processes' gradients are averaged: of shares of one sum that is `size` times too little.
+                (loss * team.size if team.size > 1 else loss).backward()
+            for name, own in losses.items():
+                sums[name] = sums.get(name, 0) + own.sum.detach()
+        assert counts is not None
+        sums = self._all(sums)
+        total = {name: LossSum(sums[name], counts[name]) for name in sums}
+        norm = whole(torch.nn.utils.clip_grad_norm_(self.trained.values(), config.max_grad_norm))
+        value, norm_value = torch.stack([self.model.loss(total).double(), norm.double()]).tolist()
+        if not np.isfinite([value, norm_value]).all():
+            raise not_finite_error(
+                self.title, self.model, self.source, self.plan, state.step, value, parts, self.run, team
+            )
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        if config.ema:
+            torch._foreach_lerp_(list(self.average.values()), list(self.trained.values()), 1 - config.ema)
+        state.step += 1
+        asked, save = self._agree(stop)
+        entry = {
+            "step": state.step,
+            "loss": value,
+            **{f"loss_{name}": float(part.mean()) for name, part in total.items()},
+            "learning_rate": rate,
+            "gradient_norm": norm_value,
+        }
+        return entry, asked, save
+
+    def _rate(self) -> float:
+        if self.config.minutes is None:
+            return learning_rate(self.state.step, self.config)
+        return learning_rate_at(self._share(), self.config)
+
+    def _agree(self, stop: Stop) -> tuple[bool, bool]:
+        """Brings the clock up to date: the first process's counts, so that all do the same at the same step."""
+        now = time.monotonic()
+        every_s = self.config.checkpoint_every_s
+        clock = [now - self.started, float(0 < every_s <= now - self.saved)] if self.team.first else [0.0, 0.0]
+        if self.team.size > 1:
+            clock = [*clock, float(bool(stop.signal))]
+            *clock, asked = self.team.sum(torch.tensor(clock, dtype=torch.float64, device=self.team.device)).tolist()
+        else:
+            asked = stop.signal
+        self.state.seconds = self.before_s + clock[0]
+        return bool(asked), bool(clock[1]) and self.run is not None
+
+    def _counts(self, parts: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+        """Counts what all parts' losses will be divided by, before the first one's gradient is taken."""
+        with torch.no_grad():
+            each = [self.model.counts(part) for part in parts]
+        return self._all({name: torch.stack([counts[name] for counts in each]).sum() for name in each[0]})
+
+    def _all(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
+        if self.team.size == 1:
+            return values
+        return dict(zip(values, self.team.sum(torch.stack([v.double() for v in values.values()])).float().unbind()))
+
+    def _wait_share(self) -> float:
+        return self.state.waited_s / max(self.state.seconds, 1e-9)
+
+    # Evaluation and checkpoints ------------------------------------------------------------------------------------
+
+    def _finish_entry(self, stop: Stop) -> bool:
+        """Evaluates where it is due and logs; False = a signal came, and the entry is still pending."""
+        state = self.state
+        assert state.pending is not None
+        entry, better = state.pending, False
+        if due := self._evaluation_is_due():
+            assert self.evaluate is not None
+            self.model.eval()
+            try:
+                with self._averaged(), stop.leaving(self.team.size == 1):
+                    entry = {**entry, "evaluation": self.evaluate(self.model)}
+            except StopNow:
+                return False
+            self.model.train()
+            state.evaluated, state.evaluations = state.step, state.evaluations + 1
+            if self.score is not None:
+                value = self.score(entry["evaluation"])
+                better = value > (-np.inf if state.best_score is None else state.best_score)
+                state.stale = 0 if better else state.stale + 1
+                if better:
+                    state.best_score, state.best_step = value, state.step
+                    self.best = self._weights() if self.config.patience else None
+        state.metrics.append(entry)
+        state.pending = None
+        if self.run is not None:
+            self.run.log(entry)
+        self.board.add(entry)
+        if due and self.run is not None:
+            self._save(better)
+        return True
+
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """The averaged weights in place of the trained ones, for a while."""
+        own = {name: self.trained[name].detach().clone() for name in self.average}
+        self._use(self.average)
+        try:
+            yield
+        finally:
+            self._use(own)
+
+    @torch.no_grad()
+    def _use(self, weights: Mapping[str, Tensor]) -> None:
+        state = self.model.state_dict()
+        for name, value in weights.items():
+            state[name].copy_(as_divided(value, state[name]))
+
+    def _weights(self) -> dict[str, Tensor]:
+        """What is evaluated and kept: the model's tensors, the averaged ones where there are any."""
+        tensors = {**self.model.state_dict(), **self.average}
+        return {name: whole(tensor).detach().cpu().clone() for name, tensor in tensors.items()}
+
+    def _save(self, better: bool = False) -> None:
+        if self.run is None:
+            return
+        weights = self._weights()
+        if bad := [name for name, tensor in weights.items() if not bool(torch.isfinite(tensor).all())]:
+            raise UserError(
+                f"{self.title}: the weights after step {self.state.step} are not finite ({bad[0]}); lower "
+                "training.learning_rate"
+            )
+        moments = {
+            f"{key}.{name}": whole(value).detach().cpu()
+            for name, parameter in self.trained.items()
+            for key, value in self.optimizer.state[parameter].items()
+        }
+        moments |= {f"own.{name}": whole(self.trained[name]).detach().cpu() for name in self.average}
+        self.run.save(self.model, weights, moments, self.state, best=better, keep=self.config.keep)
+        self.saved = time.monotonic()
+
+    def _restore(self, weights: dict[str, Tensor], moments: dict[str, Tensor], state: State) -> None:
+        self.state = state
+        self._use(weights)
+        for name in self.average:
+            self.average[name].copy_(as_divided(weights[name], self.average[name]))
+        for key, value in moments.items():
+            kind, _, name = key.partition(".")
+            if kind == "own":
+                self._use({name: value})
+            else:
+                parameter = self.trained[name]
+                self.optimizer.state[parameter][kind] = as_divided(value, parameter)
+
+    def _goes_on(self) -> str:
+        where = f"step {self.state.step} is saved; " if self.run is not None else ""
+        return f"{self.title}: stopped by a signal; {where}to go on, run the same command again"
 
 
 def _in_bf16(config: TrainingConfig) -> bool:
@@ -134,15 +394,3 @@ def _in_bf16(config: TrainingConfig) -> bool:
     if not (torch.cuda.is_available() or torch.cpu._is_avx512_bf16_supported()):
         raise UserError('training.precision = "bf16": this machine has no bf16 arithmetic; use "auto" or "float32"')
     return True
-
-
-@torch.no_grad()
-def _not_finite(model: Model, source: Source, ids: np.ndarray, epochs: np.ndarray, device: torch.device) -> str:
-    """Names the files whose samples have no finite loss of their own; of many, the first ones."""
-    guilty = []
-    for i in range(len(ids)):
-        batch = {name: tensor.to(device) for name, tensor in source.batch(ids[i : i + 1], epochs[i : i + 1]).items()}
-        if not torch.isfinite(model.loss(model(batch).losses)):
-            guilty += source.names(ids[i : i + 1])
-    names = sorted(set(guilty or source.names(ids)))
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

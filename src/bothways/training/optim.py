@@ -1,27 +1,86 @@
-"""AdamW without decay on biases, norms and single vectors; warm-up, then a cosine that ends with the run."""
+"""AdamW without decay on biases, norms and single vectors; warm-up, then a rate that falls to the run's end."""
 
 import math
+import re
 
 import torch
 from torch import nn
 
 from bothways.config import TrainingConfig
+from bothways.errors import UserError
+
+STABLE = 0.8
+"""Share of a run after which `schedule = "stable"` falls (Hu et al. 2024, MiniCPM, section 4)."""
 
 
 def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
-    """Makes AdamW (Loshchilov and Hutter 2019), with bias correction, over the parameters that want a gradient."""
-    wanted = [p for p in model.parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for p in wanted if p.ndim >= 2], "weight_decay": config.weight_decay},
-        {"params": [p for p in wanted if p.ndim < 2], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=(0.9, config.beta2), fused=True)
+    """Makes AdamW (Loshchilov and Hutter 2019), with bias correction, over the parameters that want a gradient.
+
+    A group's `share` of the learning rate is that of its layer, see `TrainingConfig.layer_decay`.
+    """
+    wanted = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    n_layers = max([_layer(name) or 0 for name, _ in wanted], default=0)
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for decay, of_decay in (
+        (config.weight_decay, [(name, p) for name, p in wanted if p.ndim >= 2]),
+        (0.0, [(name, p) for name, p in wanted if p.ndim < 2]),
+    ):
+        for name, p in of_decay:
+            layer = _layer(name)
+            below = 0 if layer is None else n_layers + 1 - layer
+            groups.setdefault((decay, config.layer_decay**below), []).append(p)
+    return torch.optim.AdamW(
+        [{"params": ps, "weight_decay": decay, "share": share} for (decay, share), ps in groups.items()],
+        lr=config.learning_rate,
+        betas=(0.9, config.beta2),
+        fused=True,
+    )
+
+
+def _layer(name: str) -> int | None:
+    """The layer of a parameter, from 1; 0 = embedding, None = heads and what else lies above the last layer."""
+    if name.startswith("embedding."):
+        return 0
+    inside = re.match(r"encoder\.layers\.(\d+)\.", name)
+    return int(inside[1]) + 1 if inside else None
+
+
+def freeze(model: nn.Module, parts: tuple[str, ...]) -> None:
+    """Lets the parameters whose names begin with one of `parts` need no gradient.
+
+    Raises:
+        UserError: a part that no parameter belongs to, or nothing is left to train.
+    """
+    for part in parts:
+        fitting = [p for name, p in model.named_parameters() if f"{name}.".startswith(f"{part.rstrip('.')}.")]
+        if not fitting:
+            known = ", ".join(dict.fromkeys(".".join(name.split(".")[:2]) for name, _ in model.named_parameters()))
+            raise UserError(f"training.freeze: no weight's name begins with {part!r}; known parts: {known}, …")
+        for parameter in fitting:
+            parameter.requires_grad_(False)
+    if not any(p.requires_grad for p in model.parameters()):
+        raise UserError("training.freeze: nothing is left to train; freeze less")
 
 
 def learning_rate(step: int, config: TrainingConfig) -> float:
-    """Returns the rate of a step, from 0: linear warm-up, then a cosine that reaches 0 when the steps are done."""
+    """Returns the rate of a step, from 0, of a run of `config.steps`."""
     warmup = max(1, round(config.warmup_fraction * config.steps))
     if step < warmup:
         return config.learning_rate * (step + 1) / warmup
-    done = (step - warmup) / max(1, config.steps - warmup)
-    return config.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
+    return config.learning_rate * _fallen((step - warmup) / max(1, config.steps - warmup), config)
+
+
+def learning_rate_at(share: float, config: TrainingConfig) -> float:
+    """Returns the rate when a `share` (0 to 1) of a run's time is used."""
+    if share < config.warmup_fraction:
+        return config.learning_rate * share / config.warmup_fraction
+    return config.learning_rate * _fallen((share - config.warmup_fraction) / (1 - config.warmup_fraction or 1), config)
+
+
+def _fallen(done: float, config: TrainingConfig) -> float:
+    done = min(done, 1.0)
+    if config.schedule == "cosine":
+        return 0.5 * (1 + math.cos(math.pi * done))
+    if config.schedule == "linear":
+        return 1 - done
+    return 1.0 if config.schedule == "constant" else min(1.0, (1 - done) / (1 - STABLE))

@@ -33,8 +33,9 @@ class Source(Protocol):
 class Plan:
     """An endless stream of samples, epoch after epoch in a new order, cut into batches.
 
-    Every batch is full: one that reaches the end of an epoch goes on with the next. With several processes each
-    takes every `n_processes`-th sample of the batch, so their union is the batch of one process.
+    Every batch is full: one that reaches the end of an epoch goes on with the next. With several processes, and with
+    several parts that each works through, every part is each `n_parts`-th sample of the batch: their union is the
+    batch of one process.
     """
 
     n_samples: int
@@ -42,28 +43,35 @@ class Plan:
     seed: int
     process: int = 0
     n_processes: int = 1
+    accumulate: int = 1
 
-    def step(self, step: int) -> tuple[Int[np.ndarray, " B"], Int[np.ndarray, " B"]]:
-        """Returns the sample ids and their epochs of one step."""
+    @property
+    def n_parts(self) -> int:
+        """Parts that the batch of a step is computed in, by all processes."""
+        return self.n_processes * self.accumulate
+
+    def step(self, step: int, part: int = 0) -> tuple[Int[np.ndarray, " B"], Int[np.ndarray, " B"]]:
+        """Returns the sample ids and their epochs of this process's `part` of one step."""
         places = np.arange(step * self.batch_size, (step + 1) * self.batch_size)
         epochs, within = np.divmod(places, self.n_samples)
         orders = {int(epoch): epoch_order(self.n_samples, self.seed, int(epoch)) for epoch in np.unique(epochs)}
         ids = np.array([orders[epoch][place] for epoch, place in zip(epochs, within)])
-        mine = slice(self.process, None, self.n_processes)
+        mine = slice(part * self.n_processes + self.process, None, self.n_parts)
         return ids[mine], epochs[mine]
 
 
 class _Batches(Dataset):
-    """The batches of a plan by step, so that loader workers can make them ahead."""
+    """The batches of a plan by step and part, so that loader workers can make them ahead."""
 
     def __init__(self, source: Source, plan: Plan, first_step: int, n_steps: int) -> None:
         self.source, self.plan, self.first_step, self.n_steps = source, plan, first_step, n_steps
 
     def __len__(self) -> int:
-        return self.n_steps - self.first_step
+        return (self.n_steps - self.first_step) * self.plan.accumulate
 
     def __getitem__(self, place: int) -> Mapping[str, Tensor]:
-        return self.source.batch(*self.plan.step(self.first_step + place))
+        step, part = divmod(place, self.plan.accumulate)
+        return self.source.batch(*self.plan.step(self.first_step + step, part))
 
 
 def batches(source: Source, plan: Plan, n_steps: int, *, first_step: int = 0, workers: int = 0) -> DataLoader:

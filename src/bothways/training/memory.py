@@ -1,0 +1,75 @@
+"""How large a batch memory holds: what one step keeps for its gradient, counted, not tried."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import psutil  # type: ignore[import-untyped]
+import torch
+from torch import Tensor
+
+from bothways.errors import UserError
+from bothways.model import Model
+from bothways.training.sampler import Source
+
+SHARE = 0.5
+"""Of the free memory; the rest is for what a step needs besides what it keeps."""
+MOST = 1024
+PROBE = 4
+"""Samples that are looked at."""
+
+
+def largest_batch(model: Model, source: Source, *, device: torch.device, n_processes: int = 1) -> int:
+    """Returns the largest power of two (at most `MOST`, and no more than there are samples) that memory holds.
+
+    Args:
+        model: as it will be trained; heads and frozen parts count.
+        source: the samples; the longest of some, evenly spread, stand for all.
+        device: where it will be trained.
+        n_processes: of this machine, which share its memory unless each has an accelerator.
+
+    Raises:
+        UserError: not even one sample fits.
+    """
+    ids = np.unique(np.linspace(0, len(source) - 1, min(len(source), PROBE)).round().astype(np.int64))
+    batch = {name: tensor.to(device) for name, tensor in source.batch(ids, np.zeros_like(ids)).items()}
+    model.to(device).train()
+    per_sample = kept_bytes(model, batch) / len(ids)
+    weights = 4 * sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+    free = SHARE * (free_bytes(device) - weights * n_processes) / (1 if device.type == "cuda" else n_processes)
+    fits = int(free // max(per_sample, 1))
+    if fits < 1:
+        raise UserError(
+            f'training.batch_size = "auto": one sample needs {per_sample / 2**20:.0f} MiB, {free / 2**20:.0f} MiB are '
+            "free for it; shorten windows.window_s, or set training.gradient_checkpointing = true"
+        )
+    return n_processes * 2 ** int(np.log2(min(fits, MOST, max(len(source) // n_processes, 1))))
+
+
+def kept_bytes(model: Model, batch: dict[str, Tensor]) -> int:
+    """Counts the bytes that a forward pass keeps for the gradient, weights left out, each storage once."""
+    own = {p.untyped_storage().data_ptr() for p in [*model.parameters(), *model.buffers()]}
+    kept: dict[int, int] = {}
+    held = []
+
+    def count(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+            held.append(tensor)  # else its address may be given to another
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+        model.loss(model(batch).losses)
+    return sum(kept.values())
+
+
+def free_bytes(device: torch.device) -> int:
+    """Returns the memory that can still be taken: of the accelerator, or of this machine or its container."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    free = psutil.virtual_memory().available
+    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    if os.access(limit, os.R_OK) and (text := limit.read_text().strip()).isdigit():
+        free = min(free, int(text) - int(used.read_text()))
+    return free

@@ -1,0 +1,113 @@
+"""Several processes that train together, started by torchrun; with one, everything here does nothing."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from accelerate import Accelerator
+from jaxtyping import Shaped
+from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from bothways.model import Model
+
+
+@dataclass(frozen=True)
+class Team:
+    """Who takes part: this process is number `rank` of `size`; number 0 writes and speaks."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that writes and speaks."""
+        return self.rank == 0
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Returns the sum of the processes' values, the same in each."""
+        if self.size > 1:
+            values = values.clone()
+            dist.all_reduce(values)
+        return values
+
+    def gather(self, value: Any) -> list[Any]:
+        """Returns the plain values of all processes, by rank."""
+        gathered = [value] * self.size
+        if self.size > 1:
+            dist.all_gather_object(gathered, value)
+        return gathered
+
+    def wait(self) -> None:
+        """Returns when all processes have come here."""
+        if self.size > 1:
+            dist.barrier()
+
+
+def join() -> Team:
+    """Returns the processes that torchrun started, of which this is one; without torchrun, this one alone."""
+    # Autocast is our own: accelerate's precision is fixed for the life of a process, a run's is not.
+    accelerator = Accelerator(mixed_precision="no")
+    return Team(accelerator.process_index, accelerator.num_processes, accelerator.device)
+
+
+class Spread:
+    """A model over the processes of a team: a copy for each (DDP), or divided among them (FSDP2).
+
+    Args:
+        model: moved to the team's device; with `shard` divided in place.
+        team: the processes.
+        shard: divide weights, gradients and optimizer state.
+    """
+
+    def __init__(self, model: Model, team: Team, *, shard: bool) -> None:
+        self.model, self.team = model.to(team.device), team
+        self.sharded = shard and team.size > 1
+        self.wrapped: nn.Module = model
+        if self.sharded:
+            for layer in model.encoder.layers:
+                fully_shard(layer)
+            fully_shard(model)
+            register_fsdp_forward_method(model, "features")
+        elif team.size > 1:
+            self.wrapped = nn.parallel.DistributedDataParallel(model)
+
+    def last_part(self, last: bool) -> Any:
+        """A context for one part of a step: gradients are summed over the processes with the last one alone."""
+        if isinstance(self.wrapped, nn.parallel.DistributedDataParallel) and not last:
+            return self.wrapped.no_sync()
+        if self.sharded:
+            self.wrapped.set_requires_gradient_sync(last)  # type: ignore[operator]
+        return nullcontext()
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """Returns all of a tensor that may be divided; every process has to ask."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def as_divided(value: Tensor, like: Tensor) -> Tensor:
+    """Returns a whole tensor divided as `like` is."""
+    value = value.to(like.device)
+    if isinstance(like, DTensor) and value.shape == like.shape:
+        return distribute_tensor(value, like.device_mesh, like.placements)
+    return value
+
+
+def share_of(ids: Shaped[np.ndarray, " n"], team: Team) -> Shaped[np.ndarray, " m"]:
+    """Returns what one process of a team takes of a list: as many as each other, the last one twice where need be."""
+    most = -(-len(ids) // team.size)
+    mine = ids[team.rank :: team.size]
+    return np.concatenate([mine, ids[len(ids) - 1 :].repeat(most - len(mine))])
+
+
+def put_together(parts: Sequence[np.ndarray], n: int) -> np.ndarray:
+    """Joins what the processes made of their shares (see `share_of`) in the order of the list of `n`."""
+    joined = np.stack(parts, axis=1)  # [m size ...]
+    return joined.reshape(-1, *joined.shape[2:])[:n]

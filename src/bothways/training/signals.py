@@ -1,0 +1,60 @@
+"""A signal asks a training to stop: it saves what it has at the next step and can go on later."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
+"""From the keyboard; from a scheduler that wants the machine; from SLURM's `--signal=USR1@…`, some time before."""
+
+
+class StopNow(BaseException):
+    """Raised out of work that may be left at any place, by the signal that came during it."""
+
+
+class Stop:
+    """Whether a signal has come.
+
+    Attributes:
+        signal: its number; 0 = none.
+    """
+
+    def __init__(self) -> None:
+        self.signal = 0
+        self._leaving = False
+
+    @contextmanager
+    def leaving(self, allowed: bool = True) -> Iterator[None]:
+        """Lets a signal raise `StopNow` in the block, which has no effect on what is saved."""
+        if allowed and self.signal:
+            raise StopNow
+        self._leaving = allowed
+        try:
+            yield
+        finally:
+            self._leaving = False
+
+    def _take(self, number: int, frame: FrameType | None) -> None:
+        if self.signal and number == signal.SIGINT:  # the second time: whoever asks does not want to wait
+            raise KeyboardInterrupt
+        self.signal = self.signal or number
+        if self._leaving:
+            self._leaving = False
+            raise StopNow
+
+
+@contextmanager
+def stopping() -> Iterator[Stop]:
+    """Yields what takes note of the signals that ask to stop; only the main thread can, elsewhere none is taken."""
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {number: signal.signal(number, stop._take) for number in STOPPING}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
