@@ -1,6 +1,7 @@
 """Whatever interrupts a write, what lay there before is whole, or what was to come is."""
 
 import errno
+import json
 import os
 import shutil
 import signal
@@ -18,6 +19,7 @@ from bothways.files import (
     link_or_copy,
     locked,
     new_folder,
+    read_bytes,
     read_json,
     sha256_file,
     write_bytes,
@@ -72,6 +74,34 @@ def test_read_json_says_what_is_wrong_in_one_line(tmp_path: Path, content: bytes
 def test_read_json_of_nothing(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="expected a file here, found none"):
         read_json(tmp_path / "a.json")
+
+
+def test_what_is_no_file_is_never_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "zeros").symlink_to("/dev/zero")
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("pipe", "folder", "zeros"):
+        with pytest.raises(UserError, match="expected a file, got a folder, a pipe or a device; check the path"):
+            read_json(tmp_path / name)
+    with pytest.raises(UserError, match="expected a file, but it cannot be read"):
+        read_json(tmp_path / "loop")
+
+
+def test_a_file_larger_than_makes_sense_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"[1234]")
+    assert read_bytes(tmp_path / "a", 6) == b"[1234]"
+    with pytest.raises(UserError, match="expected at most 5 bytes, got 6; check that it is the right file"):
+        read_json(tmp_path / "a", 5)
+
+
+def test_json_of_little_but_brackets(tmp_path: Path) -> None:
+    for many in ("[]", "{}", '"ab"'):
+        (tmp_path / "a").write_text(f"[{', '.join([many] * 1_500_000)}]")
+        with pytest.raises(UserError, match="expected JSON, got little but brackets and quotes"):
+            read_json(tmp_path / "a")
+    (tmp_path / "a").write_text(json.dumps([[0.25, 0.5]] * 400_000))  # of a size that would be looked at
+    assert len(read_json(tmp_path / "a")) == 400_000
 
 
 @pytest.mark.parametrize("moment", ["files.os.fsync", "Path.replace"])

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bothways.config import PretrainConfig
 from bothways.errors import UserError
-from bothways.model import Model, load_weights
+from bothways.model import Model, check_sizes, load_weights
 from bothways.training import load_config_of, load_run, load_tensors, save_run
 from models import FORMS, embedding_of
 
@@ -106,6 +106,22 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "lacking key": (config(lambda c: c.pop("encoder")), "encoder"),
     "wrong value": (config(lambda c: c["encoder"].update(hidden_size=-4)), "encoder.hidden_size"),
     "other size": (config(lambda c: c["encoder"].update(intermediate_size=48)), "feed_forward"),
+    "absurd size": (config(lambda c: c["encoder"].update(hidden_size=10**9)), "no model can be built from it"),
+    "absurd depth": (
+        config(lambda c: c["encoder"].update(num_hidden_layers=10**6)),
+        "encoder.num_hidden_layers: expected 2 as in the weights, got 1000000",
+    ),
+    "absurd patch": (config(lambda c: c["patches"].update(patch_s=1e6)), "patch_s 1e+06 at 64 Hz is over 1000000 samples"),
+    "absurd rate": (
+        config(lambda c: (c["signal"].update(sfreq_hz=1e6), c["patches"].update(spectrum_hz=[1, 1e5]))),
+        "are over 10000000 numbers; narrow spectrum_hz or shorten patch_s",
+    ),
+    "heads without weights": (
+        config(lambda c: c["heads"].update({f"{i}": {"kind": "span"} for i in range(700)})),
+        "heads: expected 3 as in the weights, got 703",
+    ),
+    "one head more": (config(lambda c: c.update(pooler=True)), "missing: pooler.dense.weight"),
+    "config of a megabyte": (rewrite("config.json", lambda b: b + b" " * 2**20), "expected at most 65,536 bytes"),
     "nothing at all": (lambda run: shutil.rmtree(run), "expected a run"),
 }  # fmt: skip
 
@@ -159,6 +175,43 @@ def test_report_of_partial_weights() -> None:
         f"loaded {len(kept) - 2} tensors (100% of embedding and encoder); missing: heads.sequence.linear.bias; "
         "unexpected: heads.old.linear.weight; reshaped: heads.sequence.linear.weight"
     )
+
+
+def test_report_names_the_heads_that_are_new() -> None:
+    model = FORMS["eeg_channels"].build(0)
+    assert model.load_report is None
+    given = {name: one for name, one in model.state_dict().items() if not name.startswith("heads.sequence.")}
+    report = load_weights(model, given)
+    assert model.load_report is report
+    assert report.as_dict() == {
+        "matched": [*given],
+        "missing": ["heads.sequence.linear.weight", "heads.sequence.linear.bias"],
+        "new_heads": ["sequence"],
+        "unexpected": [],
+        "reshaped": [],
+    }
+    assert report.line() == (
+        f"loaded {len(given)} tensors (100% of embedding and encoder); missing: heads.sequence.linear.weight, "
+        "heads.sequence.linear.bias; new heads: sequence"
+    )
+
+
+def test_whole_numbers_are_no_weights() -> None:
+    model = FORMS["eeg_channels"].build(0)
+    given = dict(model.state_dict())
+    given[HEAD] = given[HEAD].to(torch.int8)
+    with pytest.raises(UserError, match=f"weight {HEAD}: expected float32, got int8; load a checkpoint that is not"):
+        load_weights(model, given)
+
+
+def test_sizes_are_compared_before_memory_is_taken() -> None:
+    model = FORMS["eeg_channels"].build(0)
+    outlines = {name: one.to("meta") for name, one in model.state_dict().items()}
+    report = check_sizes(model.config, embedding_of, outlines, "config.json")
+    assert report.matched == [*outlines]
+    larger = model.config.encoder.model_copy(update={"hidden_size": 10**6})
+    with pytest.raises(UserError, match=r"33 are missing or of another shape \(first: embedding.cls\)"):
+        check_sizes(model.config.model_copy(update={"encoder": larger}), embedding_of, outlines, "config.json")
 
 
 def test_half_a_body_is_refused_unless_wanted() -> None:
