@@ -291,7 +291,8 @@ class _Training:
     def _all(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
         if self.team.size == 1:
             return values
-        return dict(zip(values, self.team.sum(torch.stack([v.double() for v in values.values()])).float().unbind()))
+        total = self.team.sum(torch.stack([value.double() for value in values.values()]))
+        return {name: part.to(values[name].dtype) for name, part in zip(values, total)}
 
     def _wait_share(self) -> float:
         return self.state.waited_s / max(self.state.seconds, 1e-9)

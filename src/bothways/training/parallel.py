@@ -1,5 +1,6 @@
 """Several processes that train together, started by torchrun; with one, everything here does nothing."""
 
+import os
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -53,7 +54,8 @@ class Team:
 def join() -> Team:
     """Returns the processes that torchrun started, of which this is one; without torchrun, this one alone."""
     # Autocast is our own: accelerate's precision is fixed for the life of a process, a run's is not.
-    accelerator = Accelerator(mixed_precision="no")
+    # Without `cpu` it would take several processes of a machine without a GPU for as many trainings of their own.
+    accelerator = Accelerator(mixed_precision="no", cpu="LOCAL_RANK" in os.environ and not torch.cuda.is_available())
     return Team(accelerator.process_index, accelerator.num_processes, accelerator.device)
 
 
@@ -74,7 +76,8 @@ class Spread:
             for layer in model.encoder.layers:
                 fully_shard(layer)
             fully_shard(model)
-            register_fsdp_forward_method(model, "features")
+            for method in ("features", "counts"):
+                register_fsdp_forward_method(model, method)
         elif team.size > 1:
             self.wrapped = nn.parallel.DistributedDataParallel(model)
 
@@ -93,9 +96,9 @@ def whole(tensor: Tensor) -> Tensor:
 
 
 def as_divided(value: Tensor, like: Tensor) -> Tensor:
-    """Returns a whole tensor divided as `like` is."""
+    """Returns a tensor divided as `like` is, if it is not already."""
     value = value.to(like.device)
-    if isinstance(like, DTensor) and value.shape == like.shape:
+    if isinstance(like, DTensor) and not isinstance(value, DTensor) and value.shape == like.shape:
         return distribute_tensor(value, like.device_mesh, like.placements)
     return value
 
