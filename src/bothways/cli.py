@@ -462,6 +462,9 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="replace")  # names of files, whatever the locale
+    if os.environ.get("RANK", "0") != "0":  # of several processes the first one speaks for all
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        warnings.simplefilter("ignore")
     try:
         app()
     except UserError as problem:

@@ -1,5 +1,7 @@
 """Progress of long work: a rich bar on a terminal, plain lines elsewhere; always with rate and time left."""
 
+import math
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -68,10 +70,11 @@ def progress(title: str, total: int, unit: str, *, every_s: float = 10.0, done: 
         every_s: off a terminal, the least time between two lines.
         done: units finished before, which do not count for the rate.
     """
-    if not console.is_terminal:
-        meter = Meter(title, total, unit, None, every_s, done)
+    silent = os.environ.get("RANK", "0") != "0"  # of several processes the first one speaks for all
+    if silent or not console.is_terminal:
+        meter = Meter(title, total, unit, None, math.inf if silent else every_s, done)
         yield meter
-        if meter.shown != meter.done:
+        if meter.shown != meter.done and not silent:
             meter.line()
         return
     columns = (

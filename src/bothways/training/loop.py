@@ -18,7 +18,7 @@ from bothways.model import Model
 from bothways.progress import Meter, progress
 from bothways.training.folder import RunFolder, State
 from bothways.training.optim import build_optimizer, freeze, learning_rate, learning_rate_at
-from bothways.training.parallel import Spread, Team, as_divided, join, whole
+from bothways.training.parallel import Spread, Team, as_divided, join, lost_peer, whole
 from bothways.training.sampler import Plan, Source, batches
 from bothways.training.signals import Stop, StopNow, stopping
 from bothways.training.watch import Board, not_finite_error
@@ -94,7 +94,15 @@ def train(
     freeze(model, config.freeze)
     training = _Training(model, source, config, title, unit, evaluate, score, team or join(), run)
     with stopping() as stop, progress(title, training.total(), unit, done=training.seen()) as meter:
-        training.go_on(stop, meter)
+        try:
+            training.go_on(stop, meter)
+        except RuntimeError as problem:
+            if training.team.size == 1 or not lost_peer(problem):
+                raise
+            raise UserError(
+                f"{title}: another process of this training has ended; see what it said, then start all of them again: "
+                f"they go on from {'the last checkpoint' if run is not None else 'the beginning'}"
+            ) from None
     model.eval()
     state = training.state
     evaluations = {entry["step"]: entry["evaluation"] for entry in state.metrics if "evaluation" in entry}

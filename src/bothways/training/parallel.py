@@ -59,6 +59,11 @@ def join() -> Team:
     return Team(accelerator.process_index, accelerator.num_processes, accelerator.device)
 
 
+def lost_peer(problem: RuntimeError) -> bool:
+    """Whether an error comes from another process that has gone, not from this one's work."""
+    return isinstance(problem, dist.DistError) or "gloo" in str(problem).lower() or "by peer" in str(problem)
+
+
 class Spread:
     """A model over the processes of a team: a copy for each (DDP), or divided among them (FSDP2).
 
