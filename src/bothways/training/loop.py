@@ -93,7 +93,7 @@ def train(
         raise UserError("training.patience: there is nobody to measure on; keep some out, or set it to 0")
     freeze(model, config.freeze)
     training = _Training(model, source, config, title, unit, evaluate, score, team or join(), run)
-    with stopping() as stop, progress(title, training.total(), unit, done=training.seen()) as meter:
+    with stopping(run is not None) as stop, progress(title, training.total(), unit, done=training.seen()) as meter:
         try:
             training.go_on(stop, meter)
         except RuntimeError as problem:
@@ -158,7 +158,7 @@ class _Training:
         n = config.evaluations
         self.evaluate_at = {round(config.steps * (k + 1) / n) for k in range(n)} if evaluate else set()
         self.before_s = self.state.seconds
-        self.started = self.ready = self.saved = time.monotonic()
+        self.started = self.saved = time.monotonic()
         self.board = Board(run, config, self.state.step, team)
 
     # Where it stands -----------------------------------------------------------------------------------------------
@@ -207,8 +207,9 @@ class _Training:
                 raise Interrupted(self._goes_on(), 130 if stop.signal == 2 else 0)
             if self._over():
                 break
+            asked_for = time.monotonic()
             parts = list(islice(loader, config.accumulate))
-            state.waited_s += time.monotonic() - self.ready
+            state.waited_s += time.monotonic() - asked_for
             entry, asked, save = self._step(parts, stop)
             due = self._evaluation_is_due()
             if state.step % config.log_every == 0 or self._share() >= 1 or due:
@@ -217,7 +218,6 @@ class _Training:
             meter.advance(self.batch_size, f"loss {entry['loss']:.4f}")
             if save and state.pending is None:
                 self._save()
-            self.ready = time.monotonic()
         if config.ema:
             self._use(self.average)
         if self.best is not None:

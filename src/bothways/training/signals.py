@@ -46,10 +46,10 @@ class Stop:
 
 
 @contextmanager
-def stopping() -> Iterator[Stop]:
-    """Yields what takes note of the signals that ask to stop; only the main thread can, elsewhere none is taken."""
+def stopping(wanted: bool = True) -> Iterator[Stop]:
+    """Yields what takes note of the signals that ask to stop, if that is wanted; only the main thread can."""
     stop = Stop()
-    if threading.current_thread() is not threading.main_thread():
+    if not wanted or threading.current_thread() is not threading.main_thread():
         yield stop
         return
     before = {number: signal.signal(number, stop._take) for number in STOPPING}

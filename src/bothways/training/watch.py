@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from bothways.config import TrainingConfig
 from bothways.errors import UserError
@@ -30,7 +31,10 @@ def not_finite_error(
     """Makes the error for a step whose loss or gradient is not finite; its batch is saved for inspection."""
     names, saved = [], ""
     for number in range(len(parts)):
-        names += _guilty(model, source, *plan.step(step, number), team)
+        ids, epochs = plan.step(step, number)
+        # A divided model runs in all processes at once or not at all, so there nobody is singled out.
+        divided = any(isinstance(parameter, DTensor) for parameter in model.parameters())
+        names += source.names(ids) if divided else _guilty(model, source, ids, epochs, team)
     names = sorted({name for some in team.gather(names) for name in some})
     if run is not None:
         file = run.path / f"not-finite-step-{step + 1}{f'-of-{team.rank}' if team.size > 1 else ''}.safetensors"
