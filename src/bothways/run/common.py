@@ -27,7 +27,7 @@ from bothways.config import (
 from bothways.errors import BothwaysWarning, UserError
 from bothways.files import sha256_file
 from bothways.model import Model
-from bothways.training import Source, Team, largest_batch
+from bothways.training import RunFolder, Source, largest_batch
 
 
 def fill_channels(patches: PatchConfig, store: eeg.Store) -> PatchConfig:
@@ -152,13 +152,15 @@ def content_of(store: eeg.Store) -> str:
     return digest.hexdigest()
 
 
-def fitted_batch(settings: S, model: Model, source: Source, team: Team) -> S:
-    """Returns settings whose batch size `auto` is the number that memory holds, as it is said."""
+def fitted_batch(settings: S, model: Model, source: Source, folder: RunFolder) -> S:
+    """Returns settings whose batch size `auto` is the number that memory holds, or held when the run was begun."""
     training: TrainingConfig = settings.training  # type: ignore[attr-defined]
     if training.batch_size != "auto":
         return settings
-    size = largest_batch(model, source, device=team.device, n_processes=team.size)
-    size = min(team.gather(size))
+    team = folder.team
+    size = folder.fitted(
+        lambda: min(team.gather(largest_batch(model, source, training, device=team.device, n_processes=team.size)))
+    )
     warnings.warn(f"training.batch_size: auto = {size}", BothwaysWarning, stacklevel=3)
     return settings.model_copy(update={"training": training.model_copy(update={"batch_size": size})})
 

@@ -210,7 +210,7 @@ def _train(
 
     if announce is not None:
         announce(plan)
-    folder.settings = settings = fitted_batch(settings, model, source, folder.team)
+    folder.settings = settings = fitted_batch(settings, model, source, folder)
     folder.manifest = {
         "kind": "finetune",
         "from": SCRATCH if report is None else str(Path(start).absolute()),

@@ -90,7 +90,7 @@ def pretrain(
         model = Model(config, embedding)
         model.initialise(seed)
         eeg.fit_spectrum(embedding, source)
-        folder.settings = settings = fitted_batch(settings, model, source, team)
+        folder.settings = settings = fitted_batch(settings, model, source, folder)
         folder.manifest = {
             "kind": "pretrain",
             **provenance(store, set(subjects) - set(held_out)),

@@ -10,7 +10,7 @@ from bothways import eeg, text
 from bothways.errors import UserError
 from bothways.files import read_bytes, read_json, write_bytes, write_json, write_text
 from bothways.model import Model
-from bothways.training import CARD, CONFIG, MANIFEST, METRICS, RECIPE, load_run, model_card, save_model
+from bothways.training import CARD, CONFIG, MANIFEST, METRICS, RECIPE, check_finished, load_run, model_card, save_model
 from bothways.weights import INDEX, WEIGHTS
 
 SIDE_FILES = (MANIFEST, RECIPE, METRICS, CARD, "tokenizer.json", "vocab.txt", "tokenizer_config.json")
@@ -82,6 +82,7 @@ class Pretrained(Model, ModelHubMixin, library_name="bothways", tags=["bert"]):
 def load_pretrained(path: str | Path, kind: type[Pretrained] = Pretrained) -> Pretrained:
     """Loads a folder as a `Pretrained`; see `bothways.load`."""
     folder = Path(path)
+    check_finished(folder)
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: expected a model (a folder with {CONFIG}), found none; check the path")
     values = read_json(folder / CONFIG, 2**22)

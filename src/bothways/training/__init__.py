@@ -3,10 +3,13 @@
 from bothways.training.card import model_card
 from bothways.training.checkpoint import (
     CARD,
+    CHECKPOINTS,
     CONFIG,
+    LATEST,
     MANIFEST,
     METRICS,
     RECIPE,
+    check_finished,
     load_config_of,
     load_manifest,
     load_recipe,
@@ -15,7 +18,7 @@ from bothways.training.checkpoint import (
     save_model,
     save_run,
 )
-from bothways.training.folder import BEST, CHECKPOINTS, LATEST, RunFolder, State, check_place, open_run
+from bothways.training.folder import BEST, RunFolder, State, check_place, open_run
 from bothways.training.inference import class_probabilities, cls_features, infer
 from bothways.training.loop import TrainResult, train
 from bothways.training.memory import largest_batch
@@ -40,6 +43,7 @@ __all__ = [
     "TrainResult",
     "batches",
     "build_optimizer",
+    "check_finished",
     "check_place",
     "class_probabilities",
     "cls_features",

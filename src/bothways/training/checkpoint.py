@@ -17,6 +17,8 @@ from bothways.training.card import model_card
 from bothways.weights import WEIGHTS, read_folder, read_header, write_weights
 
 CONFIG, MANIFEST, RECIPE, METRICS, CARD = "config.json", "manifest.json", "recipe.toml", "metrics.jsonl", "README.md"
+BEGUN, CHECKPOINTS, LATEST = "training.json", "checkpoints", "latest"
+"""Of a run that is trained; see `training.folder`."""
 MOST_CONFIG_BYTES, MOST_RECIPE_BYTES, MOST_MANIFEST_BYTES = 2**16, 2**16, 2**28
 """More makes no sense, and would take long to be refused."""
 
@@ -49,12 +51,26 @@ def last_metrics(folder: Path) -> dict[str, Any]:
     return json.loads(lines[-1]) if lines else {}
 
 
+def check_finished(folder: Path) -> None:
+    """Refuses a run that is still trained, or was stopped.
+
+    Raises:
+        UserError: it is not finished; its newest checkpoint is named.
+    """
+    if (folder / BEGUN).is_file() and not (folder / MANIFEST).is_file():
+        pointer = folder / CHECKPOINTS / LATEST
+        newest = folder / CHECKPOINTS / pointer.read_text(encoding="utf-8").strip() if pointer.is_file() else None
+        instead = "" if newest is None else f", or take its newest checkpoint, {newest}"
+        raise UserError(f"{folder}: the run is not finished; give the command that began it again{instead}")
+
+
 def load_config_of(folder: Path) -> ModelConfig:
     """Reads what a run's model is made of.
 
     Raises:
-        UserError: the folder or its config is missing or damaged.
+        UserError: the folder or its config is missing or damaged, or the run is not finished.
     """
+    check_finished(folder)
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: expected a run (a folder with {CONFIG}), found none; check the path")
     values = read_json(folder / CONFIG, MOST_CONFIG_BYTES)

@@ -10,7 +10,7 @@ RUN/model.safetensors …  the finished run; its manifest.json is written last
 import json
 import shutil
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,20 +23,15 @@ from bothways.config import ANY_TIME, Settings
 from bothways.errors import BothwaysWarning, UserError
 from bothways.files import check_output, hidden_beside, locked, new_folder, read_json, write_json, write_text
 from bothways.model import Model
-from bothways.training.checkpoint import MANIFEST, METRICS, load_tensors, save_run
+from bothways.training.checkpoint import BEGUN, CHECKPOINTS, LATEST, MANIFEST, METRICS, load_tensors, save_run
 from bothways.training.parallel import Team, whole
 from bothways.weights import read_weights, write_weights
 
-BEGUN, CHECKPOINTS, LATEST, BEST, STATE, OPTIMIZER = (
-    "training.json",
-    "checkpoints",
-    "latest",
-    "best",
-    "state.json",
-    "optimizer.safetensors",
-)
+BEST, STATE, OPTIMIZER = "best", "state.json", "optimizer.safetensors"
+FITTED = "fitted_batch_size"
+"""In `training.json`: what `training.batch_size = "auto"` came to."""
 
-_OWN = {BEGUN, CHECKPOINTS, METRICS, "lock"}
+_OWN = {BEGUN, CHECKPOINTS, METRICS, "tensorboard", "lock"}
 
 
 @dataclass
@@ -82,8 +77,19 @@ class RunFolder:
 
     @property
     def latest(self) -> str:
-        """The checkpoint to go on from; "" = none."""
-        return self._pointed(LATEST)
+        """The checkpoint to go on from: what `latest` says, or the newest there is before it; "" = none."""
+        pointed = self._pointed()
+        return max((name for name in self._steps() if name <= pointed), default="")
+
+    def fitted(self, find: Callable[[], int]) -> int:
+        """Returns the batch size that was left to the machine; a run that goes on keeps the one it was begun with."""
+        begun = read_json(self.path / BEGUN)
+        if FITTED not in begun:
+            begun[FITTED] = find()
+            self.team.wait()
+            if self.team.first:
+                write_json(self.path / BEGUN, begun)
+        return begun[FITTED]
 
     def log(self, entry: Mapping[str, Any]) -> None:
         """Adds a line to the log."""
@@ -98,17 +104,18 @@ class RunFolder:
         moments: Mapping[str, Tensor],
         state: State,
         *,
-        best: bool,
         keep: int,
     ) -> None:
-        """Writes a checkpoint, points `latest` (and `best`) to it, and removes all but the `keep` newest and these two.
+        """Writes a checkpoint, points `latest` to it and `best` to its best, and removes all but the `keep` newest.
+
+        What one of these counts as its best stays, too: so each can be gone on from.
 
         Raises:
             UserError: it cannot be written; the one before stays valid.
         """
         if not self.team.first:
             return
-        folder = self.path / CHECKPOINTS / f"step-{state.step:08d}"
+        folder = self.path / CHECKPOINTS / _name(state.step)
         try:
             with new_folder(folder, overwrite=True) as new:
                 write_weights(new / OPTIMIZER, moments)
@@ -116,15 +123,16 @@ class RunFolder:
                 write_json(new / STATE, {**asdict(state), "metrics": len(state.metrics)})
                 save_run(new, model, self.settings, {**self.manifest, "step": state.step}, weights)
             write_text(self.path / CHECKPOINTS / LATEST, folder.name)
-            if best:
-                write_text(self.path / CHECKPOINTS / BEST, folder.name)
+            if state.best_step:
+                write_text(self.path / CHECKPOINTS / BEST, _name(state.best_step))
         except OSError as problem:
             after = f"step {int(self.latest.removeprefix('step-'))}" if self.latest else "the beginning"
             raise UserError(
                 f"{folder}: the checkpoint cannot be written: {problem.strerror or problem}; make room and run the "
                 f"same command again, it goes on from {after}"
             ) from None
-        kept = {*self._steps()[-keep:], self.latest, self._pointed(BEST)}
+        kept = {*self._steps()[-keep:], folder.name}
+        kept |= {self._best_of(name) for name in kept}
         for name in set(self._steps()) - kept:
             hidden = hidden_beside(self.path / CHECKPOINTS / name, "old")
             (self.path / CHECKPOINTS / name).rename(hidden)  # whoever looks sees all of it or nothing
@@ -138,7 +146,8 @@ class RunFolder:
         Raises:
             UserError: all are damaged.
         """
-        problems = []
+        pointed = self._pointed()
+        problems = [f"{self.path / CHECKPOINTS / pointed}: missing"] if pointed not in ("", self.latest) else []
         for name in reversed([name for name in self._steps() if name <= self.latest]):
             folder = self.path / CHECKPOINTS / name
             try:
@@ -159,10 +168,9 @@ class RunFolder:
             (self.path / METRICS).unlink(missing_ok=True)
         return None
 
-    def best_weights(self) -> dict[str, Tensor] | None:
-        """Returns the weights of the best checkpoint, where there is one."""
-        best = self._pointed(BEST)
-        return load_tensors(self.path / CHECKPOINTS / best) if best else None
+    def weights_of(self, step: int) -> dict[str, Tensor] | None:
+        """Returns the weights of the checkpoint of a step; step 0 has none."""
+        return load_tensors(self.path / CHECKPOINTS / _name(step)) if step else None
 
     def finish(self, model: Model, result: Mapping[str, Any]) -> None:
         """Writes the finished run; from here on the folder holds all that other commands need."""
@@ -174,10 +182,23 @@ class RunFolder:
     def _steps(self) -> list[str]:
         return sorted(path.name for path in (self.path / CHECKPOINTS).glob("step-*") if path.is_dir())
 
-    def _pointed(self, pointer: str) -> str:
-        file = self.path / CHECKPOINTS / pointer
-        name = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
-        return name if (self.path / CHECKPOINTS / name).is_dir() and name.startswith("step-") else ""
+    def _pointed(self) -> str:
+        """The name in `latest`; where it holds none, that of the newest checkpoint; "" without the file."""
+        file = self.path / CHECKPOINTS / LATEST
+        if not file.is_file():
+            return ""
+        name = file.read_text(encoding="utf-8", errors="replace").strip()
+        return name if name.startswith("step-") else max(self._steps(), default="")
+
+    def _best_of(self, checkpoint: str) -> str:
+        try:
+            return _name(read_json(self.path / CHECKPOINTS / checkpoint / STATE)["best_step"])
+        except (UserError, KeyError, TypeError, ValueError):
+            return ""
+
+
+def _name(step: int) -> str:
+    return f"step-{step:08d}"
 
 
 def check_place(path: Path, *, overwrite: bool = False, inputs: Iterable[str | Path] = ()) -> None:
@@ -225,10 +246,9 @@ def open_run(
             path.mkdir(parents=True, exist_ok=True)
             stack.enter_context(locked(path / "lock", f"{path}: another process trains it; wait until it is done"))
             if overwrite or not (folder.finished or folder.latest):
-                _clear(path)
-                write_json(path / BEGUN, mine)
+                _clear(path, mine)
             else:
-                _compare(path, read_json(path / BEGUN), mine, force=force and not folder.finished)
+                _compare(path, _without_fitted(read_json(path / BEGUN)), mine, finished=folder.finished, force=force)
             (path / CHECKPOINTS).mkdir(exist_ok=True)
             for left in (path / CHECKPOINTS).glob(".*"):
                 shutil.rmtree(left, ignore_errors=True)
@@ -242,23 +262,27 @@ def open_run(
                 shutil.rmtree(path)  # nothing to go on from
 
 
-def _clear(path: Path) -> None:
-    """Empties a run's folder but for its lock; killed in between, it is a run that has to begin, never a mixture."""
+def _clear(path: Path, mine: Mapping[str, Any]) -> None:
+    """Empties a run's folder for a new one; killed in between, it is a run that has to begin, never a mixture."""
     for first in (path / CHECKPOINTS / LATEST, path / MANIFEST):
         first.unlink(missing_ok=True)
+    write_json(path / BEGUN, mine)
     for entry in path.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
-        elif entry.name not in ("lock", METRICS):
+        elif entry.name not in ("lock", BEGUN):
             entry.unlink()
-    (path / METRICS).unlink(missing_ok=True)
 
 
-def _compare(path: Path, theirs: dict[str, Any], mine: dict[str, Any], *, force: bool) -> None:
+def _without_fitted(begun: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in begun.items() if name != FITTED}
+
+
+def _compare(path: Path, theirs: dict[str, Any], mine: dict[str, Any], *, finished: bool, force: bool) -> None:
     """Refuses what would change the numbers; what may change their last bits only is said."""
     differing = list(_differences(theirs, mine))
     bits = [text for name, text in differing if name in ("torch", "processes", "threads")]
-    if bits:
+    if bits and not finished:
         warnings.warn(
             f"{path}: goes on with {'; '.join(bits)}: the last bits may differ", BothwaysWarning, stacklevel=4
         )
@@ -267,10 +291,11 @@ def _compare(path: Path, theirs: dict[str, Any], mine: dict[str, Any], *, force:
         for name, text in differing
         if name not in ("torch", "processes", "threads", *(f"training.{name}" for name in ANY_TIME))
     ]
-    if others and not force:
+    if others and (finished or not force):
+        go_on = "" if finished else ", or --force to go on all the same"
         raise UserError(
-            f"{path}: was begun with other settings or data ({'; '.join(others)}); use those, choose another --out, "
-            "pass --overwrite to begin anew, or --force to go on all the same"
+            f"{path}: was {'made' if finished else 'begun'} with other settings or data ({'; '.join(others)}); use "
+            f"those, choose another --out, pass --overwrite to begin anew{go_on}"
         )
     if others:
         warnings.warn(f"{path}: --force goes on although {'; '.join(others)}", BothwaysWarning, stacklevel=4)

@@ -103,6 +103,8 @@ def train(
                 f"{title}: another process of this training has ended; see what it said, then start all of them again: "
                 f"they go on from {'the last checkpoint' if run is not None else 'the beginning'}"
             ) from None
+        finally:
+            training.board.close()
     model.eval()
     state = training.state
     evaluations = {entry["step"]: entry["evaluation"] for entry in state.metrics if "evaluation" in entry}
@@ -154,7 +156,7 @@ class _Training:
         if run is not None and (saved := run.load()) is not None:
             self._restore(*saved)
             if config.patience:
-                self.best = run.best_weights()
+                self.best = run.weights_of(self.state.best_step)
         n = config.evaluations
         self.evaluate_at = {round(config.steps * (k + 1) / n) for k in range(n)} if evaluate else set()
         self.before_s = self.state.seconds
@@ -198,13 +200,15 @@ class _Training:
         steps = config.steps if config.minutes is None else ENDLESS
         loader = iter(batches(self.source, self.plan, steps, first_step=state.step, workers=config.workers))
         self.model.train()
-        asked = False
+        asked = save = False
         while True:
             if state.pending is not None and not (asked or self._finish_entry(stop)):
                 asked = True
             if asked:
                 self._save()
                 raise Interrupted(self._goes_on(), 130 if stop.signal == 2 else 0)
+            if save and state.evaluated != state.step:  # after an evaluation it is saved already
+                self._save()
             if self._over():
                 break
             asked_for = time.monotonic()
@@ -216,13 +220,10 @@ class _Training:
                 state.pending = {**entry, f"{self.unit}_per_s": meter.rate, "wait_share": self._wait_share()}
             meter.expect(self.total())
             meter.advance(self.batch_size, f"loss {entry['loss']:.4f}")
-            if save and state.pending is None:
-                self._save()
         if config.ema:
             self._use(self.average)
         if self.best is not None:
             self._use(self.best)
-        self.board.close()
 
     def _step(self, parts: list[Mapping[str, Tensor]], stop: Stop) -> tuple[dict[str, Any], bool, bool]:
         """Does a step; returns what may be logged of it, whether to stop, whether to save."""
@@ -260,7 +261,8 @@ class _Training:
         self.optimizer.step()
         self.optimizer.zero_grad()
         if config.ema:
-            torch._foreach_lerp_(list(self.average.values()), list(self.trained.values()), 1 - config.ema)
+            with torch.no_grad():
+                torch._foreach_lerp_(list(self.average.values()), list(self.trained.values()), 1 - config.ema)
         state.step += 1
         asked, save = self._agree(stop)
         entry = {
@@ -311,7 +313,7 @@ class _Training:
         """Evaluates where it is due and logs; False = a signal came, and the entry is still pending."""
         state = self.state
         assert state.pending is not None
-        entry, better = state.pending, False
+        entry = state.pending
         if due := self._evaluation_is_due():
             assert self.evaluate is not None
             self.model.eval()
@@ -335,7 +337,7 @@ class _Training:
             self.run.log(entry)
         self.board.add(entry)
         if due and self.run is not None:
-            self._save(better)
+            self._save()
         return True
 
     @contextmanager
@@ -359,7 +361,7 @@ class _Training:
         tensors = {**self.model.state_dict(), **self.average}
         return {name: whole(tensor).detach().cpu().clone() for name, tensor in tensors.items()}
 
-    def _save(self, better: bool = False) -> None:
+    def _save(self) -> None:
         if self.run is None:
             return
         weights = self._weights()
@@ -374,11 +376,18 @@ class _Training:
             for key, value in self.optimizer.state[parameter].items()
         }
         moments |= {f"own.{name}": whole(self.trained[name]).detach().cpu() for name in self.average}
-        self.run.save(self.model, weights, moments, self.state, best=better, keep=self.config.keep)
+        self.run.save(self.model, weights, moments, self.state, keep=self.config.keep)
         self.saved = time.monotonic()
 
     def _restore(self, weights: dict[str, Tensor], moments: dict[str, Tensor], state: State) -> None:
-        self.state = state
+        self.state, own = state, self.model.state_dict()
+        if odd := [
+            n for n in {**own, **weights} if n not in own or n not in weights or own[n].shape != weights[n].shape
+        ]:
+            raise UserError(
+                f"{self.title}: the checkpoint of step {state.step} is of another model ({odd[0]} does not fit); use "
+                "the settings that it was begun with, or pass --overwrite to begin anew"
+            )
         self._use(weights)
         for name in self.average:
             self.average[name].copy_(as_divided(weights[name], self.average[name]))
@@ -386,8 +395,7 @@ class _Training:
             kind, _, name = key.partition(".")
             if kind == "own":
                 self._use({name: value})
-            else:
-                parameter = self.trained[name]
+            elif parameter := self.trained.get(name):  # all are there unless --force has changed what is frozen
                 self.optimizer.state[parameter][kind] = as_divided(value, parameter)
 
     def _goes_on(self) -> str:

@@ -8,8 +8,10 @@ import psutil  # type: ignore[import-untyped]
 import torch
 from torch import Tensor
 
+from bothways.config import TrainingConfig
 from bothways.errors import UserError
 from bothways.model import Model
+from bothways.training.optim import freeze
 from bothways.training.sampler import Source
 
 SHARE = 0.5
@@ -19,12 +21,15 @@ PROBE = 4
 """Samples that are looked at."""
 
 
-def largest_batch(model: Model, source: Source, *, device: torch.device, n_processes: int = 1) -> int:
+def largest_batch(
+    model: Model, source: Source, config: TrainingConfig, *, device: torch.device, n_processes: int = 1
+) -> int:
     """Returns the largest power of two (at most `MOST`, and no more than there are samples) that memory holds.
 
     Args:
-        model: as it will be trained; heads and frozen parts count.
+        model: what will be trained.
         source: the samples; the longest of some, evenly spread, stand for all.
+        config: what of the model is frozen, and whether its layers are computed twice.
         device: where it will be trained.
         n_processes: of this machine, which share its memory unless each has an accelerator.
 
@@ -34,20 +39,27 @@ def largest_batch(model: Model, source: Source, *, device: torch.device, n_proce
     ids = np.unique(np.linspace(0, len(source) - 1, min(len(source), PROBE)).round().astype(np.int64))
     batch = {name: tensor.to(device) for name, tensor in source.batch(ids, np.zeros_like(ids)).items()}
     model.to(device).train()
+    freeze(model, config.freeze)
+    model.encoder.checkpointing = config.gradient_checkpointing
     per_sample = kept_bytes(model, batch) / len(ids)
     weights = 4 * sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
-    free = SHARE * (free_bytes(device) - weights * n_processes) / (1 if device.type == "cuda" else n_processes)
+    sharing = 1 if device.type == "cuda" else n_processes
+    free = SHARE * (free_bytes(device) / sharing - weights)
     fits = int(free // max(per_sample, 1))
     if fits < 1:
         raise UserError(
-            f'training.batch_size = "auto": one sample needs {per_sample / 2**20:.0f} MiB, {free / 2**20:.0f} MiB are '
-            "free for it; shorten windows.window_s, or set training.gradient_checkpointing = true"
+            f'training.batch_size = "auto": one sample needs {per_sample / 2**20:.0f} MiB, '
+            f"{max(free, 0) / 2**20:.0f} MiB are free for it; shorten windows.window_s, or set "
+            "training.gradient_checkpointing = true"
         )
     return n_processes * 2 ** int(np.log2(min(fits, MOST, max(len(source) // n_processes, 1))))
 
 
 def kept_bytes(model: Model, batch: dict[str, Tensor]) -> int:
-    """Counts the bytes that a forward pass keeps for the gradient, weights left out, each storage once."""
+    """Counts the bytes that a forward pass keeps for the gradient, weights left out, each storage once.
+
+    Of layers that are computed twice these are their inputs, which autograd is not shown.
+    """
     own = {p.untyped_storage().data_ptr() for p in [*model.parameters(), *model.buffers()]}
     kept: dict[int, int] = {}
     held = []
@@ -59,8 +71,14 @@ def kept_bytes(model: Model, batch: dict[str, Tensor]) -> int:
             held.append(tensor)  # else its address may be given to another
         return tensor
 
+    hooks = [
+        layer.register_forward_pre_hook(lambda _, inputs: [count(inputs[0]), None][1])
+        for layer in (model.encoder.layers if model.encoder.checkpointing else ())
+    ]
     with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
         model.loss(model(batch).losses)
+    for hook in hooks:
+        hook.remove()
     return sum(kept.values())
 
 

@@ -19,7 +19,7 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Ada
     A group's `share` of the learning rate is that of its layer, see `TrainingConfig.layer_decay`.
     """
     wanted = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    n_layers = max([_layer(name) or 0 for name, _ in wanted], default=0)
+    n_layers = max([_layer(name) or 0 for name, _ in model.named_parameters()], default=0)
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for decay, of_decay in (
         (config.weight_decay, [(name, p) for name, p in wanted if p.ndim >= 2]),
