@@ -29,7 +29,6 @@ from bothways.errors import UserError
 from bothways.model import Model
 from bothways.training import (
     Plan,
-    TrainResult,
     batches,
     build_optimizer,
     infer,
@@ -38,42 +37,11 @@ from bothways.training import (
     open_run,
     train,
 )
-from models import FORMS, embedding_of
+from models import FORMS
 from recordings import noise_uv, write_edf
+from sentences import QUICK, Pairs, Poisoned, Sentences, bert, classifier, losses
 
 LOSSES = Path(__file__).resolve().parent.parent / "golden" / "losses.json"
-QUICK = TrainingConfig(steps=6, batch_size=4, learning_rate=1e-2, warmup_fraction=0.2, log_every=1, precision="float32")
-
-
-class Sentences:
-    """Ten texts whose label is whether they hold the token 7."""
-
-    def __init__(self, n: int = 10) -> None:
-        self.n = n
-        draw = np.random.default_rng(0)
-        self.ids = draw.integers(8, 40, (n, 6))
-        self.ids[::2, 3] = 7
-
-    def __len__(self) -> int:
-        return self.n
-
-    def batch(self, ids: np.ndarray, epochs: np.ndarray) -> dict[str, Tensor]:
-        return {
-            "input_ids": torch.from_numpy(self.ids[ids]),
-            "labels": torch.from_numpy((ids % 2 == 0).astype(np.int64)),
-            "sample_id": torch.from_numpy(ids),
-        }
-
-    def names(self, ids: np.ndarray) -> list[str]:
-        return [f"text-{i}.txt" for i in ids]
-
-
-def classifier(seed: int = 0) -> Model:
-    return FORMS["tiny_classifier"].build(seed)
-
-
-def losses(result: TrainResult) -> list[float]:
-    return [entry["loss"] for entry in result.metrics]
 
 
 # The plan --------------------------------------------------------------------------------------------------------
@@ -176,13 +144,9 @@ def test_the_seed_decides() -> None:
 
 
 def test_dropout_does_not_hang_on_the_global_generator() -> None:
-    form = FORMS["tiny_classifier"]
-    encoder = form.config.encoder.model_copy(update={"hidden_dropout_prob": 0.3})
-    config = form.config.model_copy(update={"encoder": encoder})
     traces = []
     for seed in (5, 6):
-        model = Model(config, embedding_of(config))
-        model.initialise(0)
+        model = classifier(0, dropout=0.3)
         torch.manual_seed(seed)
         traces.append(losses(train(model, Sentences(), QUICK, title="test")))
     assert traces[0] == traces[1]
@@ -226,16 +190,6 @@ def test_frozen_weights_stay() -> None:
 def test_no_samples() -> None:
     with pytest.raises(UserError, match="expected windows to train on, got none"):
         train(classifier(), Sentences(0), QUICK, title="test")
-
-
-class Poisoned(Sentences):
-    """One sample's label weighs infinitely much: the loss is not finite as soon as it is drawn."""
-
-    def batch(self, ids: np.ndarray, epochs: np.ndarray) -> dict[str, Tensor]:
-        batch = super().batch(ids, epochs)
-        if 3 in ids:
-            batch["labels"][ids == 3] = 2
-        return batch
 
 
 def test_a_loss_that_is_not_finite_stops_and_names_step_and_file() -> None:
@@ -334,17 +288,34 @@ def test_workers_do_not_change_a_bit(store: eeg.Store) -> None:
     assert all(torch.equal(a, b) for a, b in zip(none.state_dict().values(), two.state_dict().values()))
 
 
+def test_pairs_train_the_same_from_whatever_process() -> None:
+    traces = [losses(train(bert(), Pairs(), QUICK.model_copy(update={"workers": n}), title="test")) for n in (0, 2)]
+    assert traces[0] == traces[1]
+
+
+def train_text(seed: int) -> list[float]:
+    """Pretrains a tiny BERT (MLM and NSP) for six steps on pairs of counted sentences."""
+    return losses(train(bert(seed), Pairs(), QUICK.model_copy(update={"seed": seed}), title="test"))
+
+
+def all_losses(store: eeg.Store) -> dict[str, list[float]]:
+    """One tiny recipe of each modality, with two seeds."""
+    return {f"eeg_seed_{seed}": train_eeg(store, seed)[1] for seed in (0, 1)} | {
+        f"text_seed_{seed}": train_text(seed) for seed in (0, 1)
+    }
+
+
 def test_stored_losses(store: eeg.Store) -> None:
-    golden = json.loads(LOSSES.read_text())
-    for seed in (0, 1):
-        assert train_eeg(store, seed)[1] == pytest.approx(golden[f"eeg_seed_{seed}"], rel=1e-5)
-    assert golden["eeg_seed_0"] != golden["eeg_seed_1"]
+    golden, found = json.loads(LOSSES.read_text()), all_losses(store)
+    assert found.keys() == golden.keys()
+    for name, trace in found.items():
+        assert trace == pytest.approx(golden[name], rel=1e-5), name
+    assert len({tuple(trace) for trace in golden.values()}) == 4
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as temporary:
-        stored = eeg_store(Path(temporary))
-        values = {f"eeg_seed_{seed}": train_eeg(stored, seed)[1] for seed in (0, 1)}
+        values = all_losses(eeg_store(Path(temporary)))
     LOSSES.write_text(json.dumps(values, indent=1) + "\n")
     print(f"wrote {LOSSES}")
