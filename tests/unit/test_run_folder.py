@@ -85,8 +85,8 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "header length": (rewrite(MODEL, lambda b: struct.pack("<Q", 2**60) + b[8:]), "the file is damaged"),
     "zero bytes": (rewrite(MODEL, lambda b: b""), "the file is damaged"),
     "only zeros": (rewrite(MODEL, lambda b: bytes(len(b))), "the file is damaged"),
-    "a pickle": (rewrite(MODEL, lambda b: b"\x80\x02}q\x00." + b), "this is a pickle, which can run code; it was not"),
-    "a zip": (rewrite(MODEL, lambda b: b"PK\x03\x04" + b), "this is a zip, as torch.save writes it; it was not opened"),
+    "a pickle": (rewrite(MODEL, lambda b: b"\x80\x02}q\x00." + b), "this is a pickle, which can run code"),
+    "a zip": (rewrite(MODEL, lambda b: b"PK\x03\x04" + b), "this is a zip, as torch.save writes it; it was not"),
     "no weights": (lambda run: (run / MODEL).unlink(), "expected weights in model.safetensors, found none"),
     "half precision": (
         weights(lambda t: t.update({PATCH: t[PATCH].half()})), f"weight {PATCH}: expected float32, got float16"
@@ -111,7 +111,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         config(lambda c: c["encoder"].update(num_hidden_layers=10**6)),
         "encoder.num_hidden_layers: expected 2 as in the weights, got 1000000",
     ),
-    "absurd patch": (config(lambda c: c["patches"].update(patch_s=1e6)), "patch_s 1e+06 at 64 Hz is over 1000000 samples"),
+    "absurd patch": (config(lambda c: c["patches"].update(patch_s=1e6)), "patch_s 1e+06 at 64 Hz is over 1000000"),
     "absurd rate": (
         config(lambda c: (c["signal"].update(sfreq_hz=1e6), c["patches"].update(spectrum_hz=[1, 1e5]))),
         "are over 10000000 numbers; narrow spectrum_hz or shorten patch_s",

@@ -140,7 +140,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
         weights(add={f"{DECODER}.bias": torch.ones(71)}),
         f"expected {DECODER}.bias to equal cls.predictions.bias; only tied MLM decoders",
     ),
-    "eight bits": (eight_bit, "weight embedding.word.weight: expected float32, got int8; load a checkpoint that is not"),
+    "eight bits": (eight_bit, "weight embedding.word.weight: expected float32, got int8; load a checkpoint"),
     "nan": (nan, "expected finite numbers, got NaN or infinity"),
     "no tokenizer": (replace("vocab.txt", None), "expected tokenizer.json or vocab.txt, found neither"),
     "case": (
