@@ -395,7 +395,7 @@ class _Training:
             kind, _, name = key.partition(".")
             if kind == "own":
                 self._use({name: value})
-            elif parameter := self.trained.get(name):  # all are there unless --force has changed what is frozen
+            elif (parameter := self.trained.get(name)) is not None:  # all are there unless --force has changed what is frozen
                 self.optimizer.state[parameter][kind] = as_divided(value, parameter)
 
     def _goes_on(self) -> str:
