@@ -91,7 +91,7 @@ def test_every_command_is_a_function() -> None:
 
     commands = [*cli.eeg.registered_commands, *cli.app.registered_commands]
     assert {command.callback.__name__ for command in commands if command.callback} == {*EEG, "walkthrough"}
-    assert set(run.__all__) == {*EEG, "walkthrough"}
+    assert set(run.__all__) == {*EEG, "walkthrough", "Pretrained", "load_pretrained"}
 
 
 def test_json_of_every_command(bothways: Call, chain: Chain, tmp_path: Path) -> None:

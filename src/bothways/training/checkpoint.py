@@ -59,8 +59,8 @@ def check_finished(folder: Path) -> None:
     """
     if (folder / BEGUN).is_file() and not (folder / MANIFEST).is_file():
         pointer = folder / CHECKPOINTS / LATEST
-        newest = folder / CHECKPOINTS / pointer.read_text(encoding="utf-8").strip() if pointer.is_file() else None
-        instead = "" if newest is None else f", or take its newest checkpoint, {newest}"
+        newest = read_bytes(pointer, 100).decode("utf-8", "replace").split() if pointer.is_file() else []
+        instead = f", or take its newest checkpoint, {folder / CHECKPOINTS / newest[0]}" if newest else ""
         raise UserError(f"{folder}: the run is not finished; give the command that began it again{instead}")
 
 
