@@ -20,12 +20,12 @@ def sets(*changes: str) -> list[str]:
 
 
 def pretraining(chain: Chain, out: Path, *changes: str) -> list[str]:
-    settings = (*TINY, *WINDOWS, "training.steps=100", "encoder.hidden_dropout_prob=0.1", *OFTEN, *changes)
+    settings = (*TINY, *WINDOWS, "training.steps=40", "encoder.hidden_dropout_prob=0.1", *OFTEN, *changes)
     return ["pretrain", "--data", str(chain.store), "--out", str(out), *sets(*settings)]
 
 
 def finetuning(chain: Chain, out: Path, *changes: str) -> list[str]:
-    settings = (*WINDOWS, "training.steps=100", "training.ema=0.9", "training.accumulate=2", *OFTEN, *changes)
+    settings = (*WINDOWS, "training.steps=40", "training.ema=0.9", "training.accumulate=2", *OFTEN, *changes)
     places = ["--from", str(chain.pretrained), "--data", str(chain.store), "--labels", str(chain.labels)]
     return ["finetune", *places, "--out", str(out), *sets(*settings)]
 

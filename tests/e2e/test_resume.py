@@ -48,7 +48,7 @@ def test_killed_at_any_moment(chain: Chain, tmp_path: Path, command: Callable[..
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("command", [pretraining, finetuning])
 def test_killed_twenty_times(chain: Chain, tmp_path: Path, command: Callable[..., list[str]], workers: int) -> None:
-    long = (f"training.workers={workers}", "training.steps=600")
+    long = (f"training.workers={workers}", "training.steps=200")
     kill(command, chain, tmp_path / "undisturbed", 0, *long, "training.checkpoint_every_s=0")
     kill(command, chain, tmp_path / "killed", 20, *long)
     assert outcome(tmp_path / "killed")[:2] == outcome(tmp_path / "undisturbed")[:2]
