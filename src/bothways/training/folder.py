@@ -94,7 +94,7 @@ class RunFolder:
     def log(self, entry: Mapping[str, Any]) -> None:
         """Adds a line to the log."""
         if self.team.first:
-            with (self.path / METRICS).open("a", encoding="utf-8") as file:
+            with self._writing(self.path / METRICS), (self.path / METRICS).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(entry) + "\n")
 
     def save(
@@ -116,7 +116,7 @@ class RunFolder:
         if not self.team.first:
             return
         folder = self.path / CHECKPOINTS / _name(state.step)
-        try:
+        with self._writing(folder):
             with new_folder(folder, overwrite=True) as new:
                 write_weights(new / OPTIMIZER, moments)
                 write_text(new / METRICS, "".join(json.dumps(entry) + "\n" for entry in state.metrics))
@@ -125,12 +125,6 @@ class RunFolder:
             write_text(self.path / CHECKPOINTS / LATEST, folder.name)
             if state.best_step:
                 write_text(self.path / CHECKPOINTS / BEST, _name(state.best_step))
-        except OSError as problem:
-            after = f"step {int(self.latest.removeprefix('step-'))}" if self.latest else "the beginning"
-            raise UserError(
-                f"{folder}: the checkpoint cannot be written: {problem.strerror or problem}; make room and run the "
-                f"same command again, it goes on from {after}"
-            ) from None
         kept = {*self._steps()[-keep:], folder.name}
         kept |= {self._best_of(name) for name in kept}
         for name in set(self._steps()) - kept:
@@ -155,7 +149,8 @@ class RunFolder:
                 log = (folder / METRICS).read_text(encoding="utf-8")
                 state = State(**{**read_json(folder / STATE), "metrics": [*map(json.loads, log.splitlines())]})
             except (UserError, OSError, TypeError, ValueError) as problem:
-                problems.append(str(problem))
+                why = str(problem).partition("\n")[0]
+                problems.append(why if str(folder) in why else f"{folder}: the checkpoint is damaged ({why})")
                 continue
             for damaged in problems:
                 warnings.warn(f"{damaged}; going on from {name} instead", BothwaysWarning, stacklevel=2)
@@ -176,8 +171,20 @@ class RunFolder:
         """Writes the finished run; from here on the folder holds all that other commands need."""
         weights = {name: whole(tensor).detach().cpu() for name, tensor in model.state_dict().items()}
         if self.team.first:
-            save_run(self.path, model, self.settings, {**self.manifest, "result": result}, weights)
+            with self._writing(self.path):
+                save_run(self.path, model, self.settings, {**self.manifest, "result": result}, weights)
         self.team.wait()
+
+    @contextmanager
+    def _writing(self, what: Path) -> Iterator[None]:
+        try:
+            yield
+        except OSError as problem:
+            after = f"step {int(self.latest.removeprefix('step-'))}" if self.latest else "the beginning"
+            raise UserError(
+                f"{what}: cannot be written: {problem.strerror or problem}; make room and run the same command again, "
+                f"it goes on from {after}"
+            ) from None
 
     def _steps(self) -> list[str]:
         return sorted(path.name for path in (self.path / CHECKPOINTS).glob("step-*") if path.is_dir())

@@ -325,7 +325,7 @@ class _Training:
             self.model.train()
             state.evaluated, state.evaluations = state.step, state.evaluations + 1
             if self.score is not None:
-                value = self.score(entry["evaluation"])
+                value = float(self.score(entry["evaluation"]))
                 better = value > (-np.inf if state.best_score is None else state.best_score)
                 state.stale = 0 if better else state.stale + 1
                 if better:
@@ -395,7 +395,9 @@ class _Training:
             kind, _, name = key.partition(".")
             if kind == "own":
                 self._use({name: value})
-            elif (parameter := self.trained.get(name)) is not None:  # all are there unless --force has changed what is frozen
+            elif (
+                parameter := self.trained.get(name)
+            ) is not None:  # all are there unless --force has changed what is frozen
                 self.optimizer.state[parameter][kind] = as_divided(value, parameter)
 
     def _goes_on(self) -> str:
