@@ -103,7 +103,7 @@ def validate(kind: type[S], values: dict[str, Any], source: str = "settings") ->
 
 
 def _explain(kind: type[Settings], problem: ValidationError) -> Iterator[str]:
-    for error in problem.errors():
+    for error in problem.errors()[:5]:
         name = ".".join(str(part) for part in error["loc"])
         if error["type"] != "extra_forbidden":
             message = error["msg"].removeprefix("Value error, ")

@@ -21,8 +21,8 @@ from bothways.evaluation import (
     few_subjects,
     split_subjects,
 )
-from bothways.files import read_json, sha256_file
-from bothways.model import LoadReport, Model, load_weights
+from bothways.files import sha256_file
+from bothways.model import LoadReport, Model, check_sizes, load_weights
 from bothways.run.common import (
     Sources,
     check_contract,
@@ -37,13 +37,13 @@ from bothways.run.common import (
     usable,
 )
 from bothways.training import (
-    MANIFEST,
     RunFolder,
     check_place,
     class_probabilities,
     infer,
     join,
     load_config_of,
+    load_manifest,
     load_tensors,
     open_run,
     train,
@@ -107,7 +107,7 @@ def finetune(
     earlier: dict[str, Any] | None = None
     if str(start) != SCRATCH:
         check_contract(load_config_of(Path(start)), store)
-        earlier = read_json(Path(start) / MANIFEST)
+        earlier = load_manifest(Path(start))
     given = eeg.find_labels(labels, store, settings.labels)
     windows = eeg.cut_windows(store, settings.windows, labels=given, rules=settings.labels)
     notes = [note.message for note in windows.notes]
@@ -288,9 +288,10 @@ def _start(
         if wanted not in (default, getattr(config, name), *_unfilled(config)):
             message = f"[{name}] of the recipe has no effect with --from {start}: the run's own is used"
             warnings.warn(message, BothwaysWarning, stacklevel=3)
+    weights = load_tensors(Path(start))
+    check_sizes(theirs, eeg.build_embedding, weights, str(start))  # before memory is taken for them
     model = Model(config, eeg.build_embedding(config))
     model.initialise(seed)
-    weights = load_tensors(Path(start))
     trained = theirs.heads.get("sequence")
     if trained is not None and trained.classes != head.classes:
         # A head of as many other classes would fit, and be wrong.
