@@ -216,6 +216,7 @@ def read_recording(path: str | Path, *, unit: str | None = None, sfreq_hz: float
 def _read(path: Path, unit: str | None, sfreq_hz: float | int | None) -> Recording:
     from bothways.eeg.other_formats import read_with_mne
     from bothways.eeg.tables import TABLE_ENDINGS, read_table_recording
+    from bothways.eeg.xdf import XDF_ENDINGS, read_xdf
 
     if path.is_file() and path.name.lower().endswith((*TABLE_ENDINGS, ".txt", ".txt.gz")):
         return read_table_recording(path, unit, sfreq_hz)
@@ -223,6 +224,8 @@ def _read(path: Path, unit: str | None, sfreq_hz: float | int | None) -> Recordi
         raise UserError(f"{path}: the file states its own rate, so sfreq_hz cannot be {sfreq_hz:g}; leave it out")
     if path.is_file() and _looks_like_edf(path):
         return _read_edf(open_edf(path), unit)
+    if path.name.lower().endswith(XDF_ENDINGS):
+        return read_xdf(path, unit)
     return read_with_mne(path, unit)
 
 

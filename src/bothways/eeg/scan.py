@@ -15,7 +15,7 @@ from bothways.errors import UserError
 
 EXTENSIONS = (
     ".edf", ".bdf", ".rec", ".gdf", ".vhdr", ".ahdr", ".set", ".fif", ".fif.gz", ".cnt", ".eeg", ".data", ".raw",
-    ".mff", ".lay", ".cdt", ".dat", ".nedf", ".nxe", ".mefd", ".ds", ".ns3",
+    ".mff", ".lay", ".cdt", ".dat", ".nedf", ".nxe", ".mefd", ".ds", ".ns3", ".xdf", ".xdfz",
 )  # fmt: skip
 """Endings of what is a recording of its own; their companions (`.fdt`, `.vmrk`, …) are read with them.
 
