@@ -170,7 +170,7 @@ def test_b18_and_b25_events(shared: Path, tmp_path: Path) -> None:
     windows = eeg.cut_windows(store, WindowConfig(window_s=1, stride_s=1), eeg.labels_from_events(store))
     assert labels_of(windows) == [("A", 400), ("A", 600), ("B", 1400)]
     codes = {note.code: note.message for note in windows.notes}
-    assert codes["events_outside"] == "events begin where no data are in 1 recordings: b18_annotation_past_end.edf"
+    assert codes["events_outside"] == "events lie where no data are in 1 recordings: b18_annotation_past_end.edf"
     assert {"events_shortened", "label_outside"} < codes.keys()
     store = eeg.prepare([cases / "b25_biosemi_status.bdf"], tmp_path / "b25")
     windows = eeg.cut_windows(

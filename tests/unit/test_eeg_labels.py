@@ -82,8 +82,8 @@ def test_events_without_a_duration_get_a_stated_one():
 
 
 def test_events_that_were_lost_in_reading_are_said_again():
-    store = a_store(entry(events=[(0, 5, "a")], notes=[Note("events_outside", "1 events begin where no data are")]))
-    assert found(EVENTS, store)[1] == {"events_outside": "events begin where no data are in 1 recordings: sub-1.edf"}
+    store = a_store(entry(events=[(0, 5, "a")], notes=[Note("events_outside", "1 events lie where no data are")]))
+    assert found(EVENTS, store)[1] == {"events_outside": "events lie where no data are in 1 recordings: sub-1.edf"}
 
 
 @pytest.mark.parametrize("events", [[], [(0, 0, "tick")], [(0, 9, "Sleep stage ?")]])

@@ -130,15 +130,18 @@ def test_scalp_eeg_at_another_rate_is_a_warning(tmp_path):
 def test_discontinuous_records_become_segments(tmp_path):
     path = write_edf(
         tmp_path / "a.edf", noise_uv(), NAMES, plus="D", onsets_s=[5, 6, 7, 8, 15, 16, 17, 18],
-        annotations=[(16.5, 1, "seizure"), (11, 1, "lost"), (8.5, 30, "long")],
+        annotations=[(16.5, 1, "seizure"), (11, 1, "lost"), (8.5, 30, "long"), (14, 2, "early"), (3, 3, "first")],
     )  # fmt: skip
     recording = read_recording(path)
     assert recording.segments == [Segment(0, 800, 0.0), Segment(800, 1600, 10.0)]
-    assert recording.events == [Event(3.5, 0.5, "long", 700), Event(11.5, 1.0, "seizure", 1100)]
+    assert recording.events == [
+        Event(0.0, 1.0, "first", 0), Event(3.5, 10.5, "long", 700), Event(10.0, 1.0, "early", 800),
+        Event(11.5, 1.0, "seizure", 1100),
+    ]  # fmt: skip
     assert [(note.code, note.message) for note in recording.notes] == [
         ("gaps", "2 pieces, starting at 0, 10 s"),
-        ("events_outside", "1 events begin where no data are and are left out: lost at 6 s"),
-        ("events_shortened", "1 events run past the end of their data and are shortened: long"),
+        ("events_outside", "1 events lie where no data are and are left out: lost at 6 s"),
+        ("events_shortened", "3 events begin before or run past their data and are shortened: first, long, early"),
     ]
 
 

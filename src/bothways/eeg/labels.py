@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Int64
 
 from bothways.config import LabelConfig
-from bothways.eeg.annotations import EDF_ENDINGS, Annotated, read_annotations
-from bothways.eeg.recording import Note, listed
+from bothways.eeg.annotations import EDF_ENDINGS, read_annotations
+from bothways.eeg.recording import MARKED_BAD, Note, listed
 from bothways.eeg.scan import read_table
 from bothways.eeg.store import Store
 from bothways.errors import UserError
@@ -25,7 +25,7 @@ EVENTS = "events"
 NO_CLASS = re.compile(
     r"(?i)sleep stage (\?|unscored|unknown|n/a)|unscored|not scored|unknown stage|\?|n/a|nan|"
     r"\[?total time\b.*|recording (starts?|ends?|started|ended|stopped)|(start|end|stop) (of )?recording|"
-    r"(new segment|boundary|edge boundary)/?|bad([ _].*)?"
+    r"(new segment|boundary|edge boundary)/?|" + MARKED_BAD.pattern.removeprefix("(?i)")
 )
 """What marks a stretch as not scored, or marks the recording and no state in it; a class only by its exact name."""
 _LONGEST_S = 1e8
@@ -137,7 +137,8 @@ def find_labels(source: str | Path, store: Store, rules: LabelConfig | None = No
         raise UserError(f"{path}: expected `{EVENTS}`, a CSV, a hypnogram (EDF) or a folder of them; check the path")
     if path.is_dir() or path.name.lower().endswith(EDF_ENDINGS):
         annotated, notes = read_annotations(path, [(r.file, r.meas_date) for r in store.recordings])
-        return _as_classes(Spans(_of(annotated), notes), rules, str(path))
+        rows = [Span(one.file, *event) for one in annotated for event in one.events]
+        return _as_classes(Spans(rows, notes), rules, str(path))
     return _as_classes(read_labels(path, rules.duration_s), rules, str(path))
 
 
@@ -147,17 +148,18 @@ def labels_from_events(store: Store, rules: LabelConfig | None = None) -> Spans:
     Raises:
         UserError: no event is left, or two classes differ in case or spaces only.
     """
-    annotated = [Annotated(r.file, [(e.onset_s, e.duration_s, e.label) for e in r.events]) for r in store.recordings]
+    rows = [
+        Span(r.file, e.onset_s, e.duration_s, e.label, channel=", ".join(e.ch_names) or None)
+        for r in store.recordings
+        for e in r.events
+    ]
     notes = []
-    for code, what in (("events_outside", "begin where no data are"), ("events_shortened", "run past their data")):
+    outside, cut = "lie where no data are", "begin before or run past their data"
+    for code, what in (("events_outside", outside), ("events_shortened", cut)):
         files = [r.file for r in store.recordings if any(note.code == code for note in r.notes)]
         if files:  # said when they were read; a label is lost with them
             notes.append(Note(code, f"events {what} in {len(files)} recordings: {listed(files)}"))
-    return _as_classes(Spans(_of(annotated), notes), rules or LabelConfig(), f"{store.path}: events")
-
-
-def _of(annotated: Iterable[Annotated]) -> list[Span]:
-    return [Span(one.file, *event) for one in annotated for event in one.events]
+    return _as_classes(Spans(rows, notes), rules or LabelConfig(), f"{store.path}: events")
 
 
 def _as_classes(spans: Spans, rules: LabelConfig, source: str) -> Spans:

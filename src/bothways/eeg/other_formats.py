@@ -293,7 +293,8 @@ def _times(
     n = int(raw.n_times)
     cuts, holes, events, unplaced = {0, n}, [], [], []
     first_s = raw.first_time if raw.annotations.orig_time is not None else 0.0
-    for onset, duration_s, label in zip(raw.annotations.onset, raw.annotations.duration, raw.annotations.description):
+    marks = raw.annotations
+    for onset, duration_s, label, about in zip(marks.onset, marks.duration, marks.description, marks.ch_names):
         onset_s, duration_s = float(onset) - first_s, float(duration_s) if duration_s > 0 else 0.0
         if not abs(onset_s) < _LONGEST_S or not duration_s < _LONGEST_S:
             unplaced.append(str(label))
@@ -305,7 +306,7 @@ def _times(
         elif _BOUNDARY.search(label):
             cuts.add(min(max(sample, 0), n))
         else:
-            events.append((onset_s, duration_s, str(label)))
+            events.append((onset_s, duration_s, str(label), [str(name) for name in about]))
     if unplaced:
         notes.append(Note("events_outside", f"{len(unplaced)} events have an impossible time: {listed(unplaced)}"))
     edges = sorted(cuts | {edge for hole in holes for edge in hole})
@@ -318,11 +319,11 @@ def _times(
         raise UserError(f"{path}: no data: the file marks all of it as skipped; leave the file out")
     if len(segments) > 1 or holes:
         notes.append(Note("gaps", f"{len(segments)} pieces, cut where the file marks a boundary or a skip"))
-    known = {(whole_sample(onset_s * sfreq_hz), label) for onset_s, _, label in events}
+    known = {(whole_sample(onset_s * sfreq_hz), label) for onset_s, _, label, _ in events}
     for pick in (index for index, kind in enumerate(types) if kind == "stim"):
         values = np.nan_to_num(_piece(path, raw, [pick], 0, n)[0])
         for sample, code in status_events(np.clip(values, -(2**31), 2**31 - 1).astype(np.int32)):
             label = str(code) if code != 1 else raw.ch_names[pick]
             if (sample, label) not in known:  # some readers give triggers as annotations too
-                events.append((true_time_s(sample / sfreq_hz, segments, sfreq_hz), 0.0, label))
+                events.append((true_time_s(sample / sfreq_hz, segments, sfreq_hz), 0.0, label, []))
     return segments, place_events(events, segments, sfreq_hz, notes)

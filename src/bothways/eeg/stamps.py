@@ -54,8 +54,8 @@ def read_stamps(
         stated_hz: the rate that the user or a file beside it states; None = unknown.
 
     Raises:
-        UserError: fewer than two stamps, one is missing, they go back or are not evenly spaced, or contradict the
-            stated rate.
+        UserError: fewer than two stamps, one is missing, they go back or are not evenly spaced, contradict the stated
+            rate, or count samples and no rate is stated.
     """
     if len(stamps) < 2:
         raise UserError(f"{path}: expected at least two samples to tell a rate from their times, got {len(stamps)}")
@@ -65,6 +65,14 @@ def read_stamps(
     if stamps[-1] <= stamps[0]:
         raise UserError(f"{path}: expected times that rise, got {stamps[0]:g} to {stamps[-1]:g}; sort the rows by time")
     notes: list[Note] = []
+    if unit is None and _counts(stamps):
+        if stated_hz is None:
+            raise UserError(
+                f"{path}: expected times, got a count of samples ({stamps[0]:g}, {stamps[1]:g}, {stamps[2]:g}, …), "
+                "which gives no rate; state the rate, or the unit in the column's name, such as 'time (ms)'"
+            )
+        notes.append(Note("time_counts", f"times count samples; taken at the stated {stated_hz:g} Hz"))
+        stamps, unit = stamps / stated_hz, "s"
     if unit is None:
         unit = _guess_unit(_step(stamps), stated_hz)
         if unit != "s":
@@ -107,6 +115,12 @@ def read_stamps(
         shown = ", ".join(f"{segment.onset_s:g}" for segment in segments[:6]) + (" …" if len(segments) > 6 else "")
         notes.append(Note("gaps", f"{len(segments)} pieces by their times, starting at {shown} s"))
     return Timing(sfreq_hz, segments, float(stamps[0] * SECONDS[unit]), notes)
+
+
+def _counts(stamps: Float64[np.ndarray, " T"]) -> bool:
+    """Whether stamps rise by one from sample to sample, but for gaps."""
+    steps = np.diff(stamps)
+    return len(steps) > 1 and bool((steps == np.rint(steps)).all() and (steps >= 1).all() and np.median(steps) == 1)
 
 
 def _guess_unit(step: float, stated_hz: float | None) -> str:
