@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bothways.eeg import assess, check, prepare, read_recording, recording, scan
-from bothways.eeg.electrodes import ALONE
+from bothways.eeg.electrodes import ALONE, _lasting
 from bothways.eeg.quality import clipped_samples, cut_grid, unusable
 from bothways.eeg.recording import Recording, Segment
 from bothways.eeg.store import MISSING
@@ -202,6 +202,57 @@ def test_the_example_recordings_are_fine(example_data: Path) -> None:
         quality, bad, notes = assess(one)
         assert (bad, [q["bad_stretches"] for q in quality.values() if q["bad_stretches"]]) == ([], []), one.path.name
         assert {note.code for note in notes} <= {"flat_stretches"}, one.path.name
+
+
+@pytest.mark.parametrize(
+    ("factor", "advice"),
+    [
+        (1e3, "÷1000 would make 30 uV; if the stated unit is wrong, pass --unit"),
+        (1e-3, "×1000 would make"),
+        (1e6, "÷1000000 would make"),
+        (1e-6, "×1000000 would make"),
+        (1e9, "no change of unit makes sense of it"),
+    ],
+)
+def test_a_unit_slip_is_named(tmp_path: Path, factor: float, advice: str) -> None:
+    data_uv = scalp_uv()
+    data_uv *= 30 / np.median([q["amplitude_uv"] for q in assessed(tmp_path, data_uv)[0].values()])
+    (tmp_path / "x_raw.fif").unlink()
+    _, bad, notes = assessed(tmp_path, data_uv * factor)
+    assert bad == NAMES
+    message = notes["unit_suspect"]
+    assert message.startswith(f"median amplitude {30 * factor:.3g} uV is not that of scalp EEG; ")
+    assert advice in message
+
+
+@pytest.mark.parametrize(
+    ("every", "low", "expected"),
+    [
+        (1, [0, 1, 1, 0, 0, 0, 0, 0], []),
+        (1, [0, 1, 1, 1, 0, 0, 0, 1], [1, 2, 3]),
+        (2, [0, 1, 1, 0, 0, 1, 0, 0], [2, 3, 4]),  # of 0 2 4 6 8 10 12 14
+        (7, [1, 1, 0, 1, 0, 0, 0, 0], [*range(8)]),  # a look alone says nothing
+    ],
+)
+def test_what_lasts_is_the_same_however_few_stretches_are_compared(
+    every: int, low: list[int], expected: list[int]
+) -> None:
+    which = np.arange(len(low)) * every
+    assert _lasting(which, np.array(low, bool), every) == expected
+
+
+def test_a_long_stretch_without_contact_is_found_where_some_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bothways.eeg import electrodes
+
+    rng = np.random.default_rng(0)
+    data_uv = rng.normal(0, 30, 4 * N) + rng.normal(0, 10, (len(NAMES), 4 * N))
+    data_uv[1, 60 * SFREQ_HZ : 120 * SFREQ_HZ] = rng.normal(0, 30, 60 * SFREQ_HZ)
+    monkeypatch.setattr(electrodes, "GROUP_BYTES", 8 * 6 * 171 * 12)  # room for twelve of 24 stretches
+    quality, bad, _ = assessed(tmp_path, data_uv)
+    assert bad == []
+    assert quality["Fp2"]["bad_stretches"] == [[60.0, 110.0, "disconnected"]]  # the last is not looked at
 
 
 # What the file itself marks --------------------------------------------------------------------------------------
