@@ -19,6 +19,8 @@ from bothways.config import SignalConfig
 from bothways.eeg.quality import HALO_S, flat_samples, median
 from bothways.eeg.recording import Event, LazyRows, Note, Recording, Segment, held_or_lazy
 
+NOTCH_ROOM_HZ = 1.0
+"""Below half of the rate, nearer to it there is no notch."""
 _TOGETHER = 8
 """Channels in one transform: the width of a vector register."""
 _TRANSFORM_BYTES = 2**26
@@ -50,6 +52,9 @@ def preprocess(recording: Recording, signal: SignalConfig, bad: Collection[str] 
     pieces = [(s.start, s.stop, start, stop) for s, start, stop in zip(recording.segments, edges, edges[1:])]
     segments = [Segment(start, stop, s.onset_s) for s, (_, _, start, stop) in zip(recording.segments, pieces)]
 
+    if signal.notch_hz is not None and signal.notch_hz >= recording.sfreq_hz / 2 - NOTCH_ROOM_HZ:
+        rate = f"the file has {recording.sfreq_hz:g} Hz"
+        notes.append(Note("notch_unused", f"mains at {signal.notch_hz:g} Hz cannot be taken out: {rate}"))
     reach = len(_kernel(recording.sfreq_hz, band_hz, signal.notch_hz, signal.sfreq_hz)) // 2
 
     def read(rows: slice) -> Float32[np.ndarray, "c T"]:
@@ -190,7 +195,7 @@ def _kernel(
     kernel = _high_pass(low - low_width / 2, low_width, sfreq_hz)
     kernel = _convolved(kernel, _low_pass(high + high_width / 2, high_width, sfreq_hz))
     harmonic = notch_hz or np.inf
-    while harmonic < min(high + high_width, sfreq_hz / 2 - 1):
+    while harmonic < min(high + high_width, sfreq_hz / 2 - NOTCH_ROOM_HZ):
         stop = _low_pass(harmonic - 0.75, 1.0, sfreq_hz)
         stop += _high_pass(harmonic + 0.75, 1.0, sfreq_hz)
         kernel = _convolved(kernel, stop)
