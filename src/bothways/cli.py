@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 import textwrap
 import warnings
@@ -164,7 +165,8 @@ def prepare(
         out.print(f"skipped {skipped['file']}: {skipped['reason']}")
     _print_notes(result["notes"])
     if result["already_there"]:
-        out.print(f"{result['already_there']} recordings were in the store already")
+        nothing = "" if result["added"] else "nothing new: "
+        out.print(f"{nothing}{result['already_there']} recordings were in the store already")
     if result["reused"]:
         out.print(f"{result['reused']} recordings had been finished before and were kept")
     out.print(
@@ -442,8 +444,36 @@ def _table(*columns: str, title: str | None = None) -> Table:
     return table
 
 
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends the work as Ctrl-C does."""
+
+    @classmethod
+    def now(cls, *_: object) -> None:
+        raise cls
+
+
+def _status(arguments: list[str]) -> int:
+    """Runs a command and returns its status; wrong usage is a `UserError` too."""
+    command = typer.main.get_command(app)
+    usage_error: type[typer.BadParameter] = typer.BadParameter.__mro__[1]  # which typer itself does not offer
+    try:
+        with command.make_context("bothways", arguments) as context:
+            command.invoke(context)
+    except typer.Exit as ended:
+        return ended.exit_code
+    except usage_error as problem:
+        if type(problem).__name__ == "NoArgsIsHelpError":
+            problem.show()
+            return 2
+        message = " ".join(problem.format_message().split()).removesuffix(".")
+        command_path = problem.ctx.command_path if problem.ctx else "bothways"
+        raise UserError(f"{message}; see `{command_path} --help`") from None
+    return 0
+
+
 def main() -> None:
     """Runs the command line; a `UserError` is one line on standard error and status 2."""
+    signal.signal(signal.SIGTERM, _Terminated.now)
     warnings.simplefilter("ignore")
     warnings.simplefilter("always", BothwaysWarning)
     warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)
@@ -451,19 +481,18 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="replace")  # names of files, whatever the locale
     try:
-        app()
+        raise SystemExit(_status(sys.argv[1:]))
     except UserError as problem:
-        print(f"error: {problem}", file=sys.stderr)
-        raise SystemExit(2) from None
+        status, message = 2, f"error: {problem}"
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
     except MemoryError:
-        print("error: not enough memory; lower training.batch_size or windows.window_s", file=sys.stderr)
-        raise SystemExit(2) from None
+        status, message = 2, "error: not enough memory; lower training.batch_size or windows.window_s"
     except OSError as problem:
-        print(f"error: {problem}; check the path, its permissions and the space left", file=sys.stderr)
-        raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        raise SystemExit(130) from None
+        status, message = 2, f"error: {problem}; check the path, its permissions and the space left"
+    except KeyboardInterrupt as stop:
+        status, word = (143, "terminated") if isinstance(stop, _Terminated) else (130, "interrupted")
+        message = f"{word}: {stop}" if stop.args else word
+    print(message, file=sys.stderr)
+    raise SystemExit(status)

@@ -10,7 +10,8 @@ import numpy as np
 
 from bothways.eeg.drawing import draw
 from bothways.eeg.quality import AMPLITUDE_UV, USUAL_UV, assess, file_notes, rounded_uv, unusable
-from bothways.eeg.recording import Recording, no_memory_error
+from bothways.eeg.reading import reading
+from bothways.eeg.recording import Recording
 from bothways.eeg.scan import Found, load, scan, shown
 from bothways.eeg.store import content_hash
 from bothways.errors import UserError
@@ -81,14 +82,13 @@ def _check_one(
 ) -> dict[str, Any]:
     entry: dict[str, Any] = {"file": one.file, "subject": one.subject, "session": one.session}
     try:
-        recording = load(one, unit)
-        quality, bad, notes = assess(recording)
-        digest = content_hash(recording)
-        drawing = {"drawing": draw(recording, quality)} if drawings else {}
+        with reading(one.path):  # what is too large to hold is read again each time
+            recording = load(one, unit)
+            quality, bad, notes = assess(recording)
+            digest = content_hash(recording)
+            drawing = {"drawing": draw(recording, quality)} if drawings else {}
     except UserError as problem:
         return entry | {"status": "unusable", "reason": shown(str(problem))}
-    except MemoryError:
-        return entry | {"status": "unusable", "reason": shown(str(no_memory_error(one.path)))}
     reason = unusable(recording, bad, notes)
     notes = [*recording.notes, *notes, *file_notes(one, digest, seen)]
     _count(electrodes, recording, bad)

@@ -15,6 +15,7 @@ from jaxtyping import Float32, Float64
 
 from bothways.eeg.channels import Channel, electrode_positions, parse_labels, shown, unique_names
 from bothways.eeg.edf import EdfFile, EdfSignal, open_edf, status_events
+from bothways.eeg.reading import reading
 from bothways.errors import UserError
 
 UNITS_UV = {"V": 1e6, "mV": 1e3, "uV": 1.0, "nV": 1e-3}
@@ -210,17 +211,13 @@ def read_recording(path: str | Path, *, unit: str | None = None, sfreq_hz: float
         raise UserError(f"{path}: expected a recording here, found none; check the path")
     from bothways.eeg.bids import with_bids
 
-    try:
+    with reading(path):
         return with_bids(_read(path, unit, sfreq_hz), unit)
-    except OSError as problem:
-        why = " ".join(str(problem.strerror or problem).split())
-        raise UserError(f"{path}: cannot be read: {why}") from None
-    except MemoryError:
-        raise no_memory_error(path) from None
 
 
 def _read(path: Path, unit: str | None, sfreq_hz: float | int | None) -> Recording:
     from bothways.eeg.other_formats import read_with_mne
+    from bothways.eeg.persyst import read_persyst
     from bothways.eeg.tables import TABLE_ENDINGS, read_table_recording
     from bothways.eeg.xdf import XDF_ENDINGS, read_xdf
 
@@ -232,6 +229,8 @@ def _read(path: Path, unit: str | None, sfreq_hz: float | int | None) -> Recordi
         return _read_edf(open_edf(path), unit)
     if path.name.lower().endswith(XDF_ENDINGS):
         return read_xdf(path, unit)
+    if path.suffix.lower() == ".lay":
+        return read_persyst(path, unit)
     return read_with_mne(path, unit)
 
 
@@ -352,13 +351,6 @@ def checked_rate(path: Path, sfreq_hz: float) -> float:
 def possible_uv(values_uv: Float64[np.ndarray, "..."]) -> Float64[np.ndarray, "..."]:
     """Returns the values with NaN for what no voltage can be (not finite, or above a million volts)."""
     return np.where(np.abs(values_uv) < 1e12, values_uv, np.nan)
-
-
-def no_memory_error(path: Path) -> UserError:
-    """The error for a recording that is too large to work on."""
-    return UserError(
-        f"{path}: does not fit in memory (a header that states false sizes does the same); free memory or cut the file"
-    )
 
 
 def leave_out(left_out: dict[str, str], name: str, reason: str) -> None:

@@ -45,7 +45,8 @@ def prepare(
 
     Returns:
         `store`, `recordings`, `subjects`, `duration_s`, `skipped` (file, reason), `notes` (code -> files), `reused`
-        (how many recordings a stopped call had finished), `already_there` (how many were in the store appended to).
+        (how many recordings a stopped call had finished), `already_there` (how many were in the store appended to),
+        `added`.
 
     Raises:
         UserError: nothing usable, a bad baseline file, `out` cannot be written, or, appending, does not fit.
