@@ -91,6 +91,7 @@ def check(
         if "format" in r:
             _collect(said, r)
     _print_notes(said)
+    _print_left_out(report["left_out"])
     t = report["totals"]
     out.print(
         f"{t['recordings']} recordings of {t['subjects']} people, {t['duration_s'] / 60:.1f} minutes: "
@@ -115,6 +116,16 @@ def _checked(r: dict[str, Any]) -> dict[str, str]:
         str(len(r["segments"]) - 1), str(r["n_events"]), _number(r["amplitude_uv"]), ", ".join(problems),
     )  # fmt: skip
     return shown | dict(zip(CHECKED, values))
+
+
+def _print_left_out(left_out: list[dict[str, str]]) -> None:
+    """Prints what the folders hold besides recordings: of each kind the names, and the first one's reason."""
+    kinds: dict[str, list[dict[str, str]]] = {}
+    for one in left_out:
+        kinds.setdefault(one["code"], []).append(one)
+    for kind in kinds.values():
+        names = ", ".join(one["file"] for one in kind[:3]) + (f" and {len(kind) - 3} more" if len(kind) > 3 else "")
+        out.print(f"left out {names}: {kind[0]['reason']}")
 
 
 def _print_checked(rows: list[dict[str, str]]) -> None:
@@ -163,6 +174,7 @@ def prepare(
         raise typer.Exit(2 if result["skipped"] else 0)
     for skipped in result["skipped"]:
         out.print(f"skipped {skipped['file']}: {skipped['reason']}")
+    _print_left_out(result["left_out"])
     _print_notes(result["notes"])
     if result["already_there"]:
         nothing = "" if result["added"] else "nothing new: "

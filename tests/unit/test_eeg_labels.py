@@ -3,7 +3,7 @@
 import pytest
 
 from bothways.config import LabelConfig, WindowConfig
-from bothways.eeg import EVENTS, Note, Span, cut_windows, find_labels, read_labels
+from bothways.eeg import EVENTS, Note, Span, check, cut_windows, find_labels, read_labels, scan
 from bothways.eeg.annotations import read_annotations
 from bothways.errors import UserError
 from recordings import noise_uv, write_edf
@@ -315,3 +315,20 @@ def test_a_hypnogram_keeps_the_recordings_time(tmp_path):
     assert rows == [(30, 60, "W")]
     assert notes["clocks_differ"].endswith("taken as counted from the recording's start: n1-psg.edf (+20542 days)")
     assert found(path, a_store(entry("n1-psg.edf"))) == ([(30, 60, "W")], {})
+
+
+def test_annotations_of_a_recording_are_left_out_as_labels(tmp_path):
+    night = tmp_path / "night"
+    names = ["Fp1", "Fp2", "C3", "C4"]
+    write_edf(night / "sub-1-PSG.edf", noise_uv(), names)
+    write_hypnogram(night / "sub-1-Hypnogram.edf")
+    report = check([tmp_path])
+    assert [(r["file"], r["status"]) for r in report["recordings"]] == [("night/sub-1-PSG.edf", "ok")]
+    reason = "annotations only, of night/sub-1-PSG.edf: no recording, but labels (finetune --labels)"
+    assert report["left_out"] == [{"file": "night/sub-1-Hypnogram.edf", "code": "annotations", "reason": reason}]
+    assert report["exit_status"] == 0
+    (night / "sub-1-PSG.edf").rename(night / "sub-2-PSG.edf")  # whose they are is not known then
+    assert check([tmp_path])["exit_status"] == 2
+    write_edf(night / "sub-1-Hypnogram.edf", noise_uv(seed=1), names)
+    write_edf(night / "sub-1-PSG.edf", noise_uv(seed=2), names)
+    assert [one.file for one in scan([night])] == ["sub-1-Hypnogram.edf", "sub-1-PSG.edf", "sub-2-PSG.edf"]

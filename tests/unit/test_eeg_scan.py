@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from bothways.eeg import check, prepare, scan
+from bothways.eeg import LeftOut, check, prepare, scan
 from bothways.eeg.scan import by_ending, ends_with, read_table
 from bothways.errors import UserError
 from recordings import noise_uv, write_edf
@@ -128,6 +128,27 @@ FILES = ["a.edf", "x/a.edf", "y/x/a.edf", "ba.edf", "m.mff"]
 def test_names_fit_files_by_their_last_parts(name, fits):
     assert by_ending(FILES)(name) == fits
     assert [index for index, file in enumerate(FILES) if ends_with(file, name)] == fits
+
+
+def test_of_a_bids_dataset_the_raw_data_are_taken_and_what_is_left_out_is_said(tmp_path):
+    root, why = tmp_path / "set", "holds none of the raw data of a BIDS dataset; give the folder itself to take it"
+    touch(*(root / name for name in (
+        "dataset_description.json", "sub-1/eeg/sub-1_eeg.edf", "derivatives/clean/sub-1/sub-1_eeg.edf",
+        "derivatives/clean/dataset_description.json", "sourcedata/a.edf", "code/test.edf", "stimuli/b.edf",
+        "sub-1/derivatives/c.edf",
+    )))  # fmt: skip
+    left_out: list[LeftOut] = []
+    files = [one.file for one in scan([tmp_path], left_out=left_out)]
+    assert files == ["set/stimuli/b.edf", "set/sub-1/derivatives/c.edf", "set/sub-1/eeg/sub-1_eeg.edf"]
+    assert left_out == [
+        LeftOut(f"set/{name}/", "bids_folder", why) for name in ("code", "derivatives", "sourcedata")
+    ]  # fmt: skip
+    assert [one.file for one in scan([root / "derivatives"])] == ["clean/sub-1/sub-1_eeg.edf"]
+    (root / "dataset_description.json").unlink()
+    assert len(scan([root])) == 6
+    touch(tmp_path / "empty" / "participants.tsv", tmp_path / "empty" / "code" / "a.edf")
+    with pytest.raises(UserError, match="or a rate; code/ left out: holds none of the raw data"):
+        scan([tmp_path / "empty"])
 
 
 def test_equal_names_in_two_folders_stay_apart(tmp_path):

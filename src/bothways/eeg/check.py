@@ -12,7 +12,7 @@ from bothways.eeg.drawing import draw
 from bothways.eeg.quality import AMPLITUDE_UV, USUAL_UV, assess, file_notes, rounded_uv, unusable
 from bothways.eeg.reading import reading
 from bothways.eeg.recording import Recording
-from bothways.eeg.scan import Found, load, scan, shown
+from bothways.eeg.scan import Found, LeftOut, load, scan, shown
 from bothways.eeg.store import content_hash
 from bothways.errors import UserError
 from bothways.progress import progress
@@ -22,6 +22,8 @@ FINE = frozenset({
     "template_positions", "unit_case",
 })  # fmt: skip
 """Notes that are no warning."""
+TOLD = frozenset({"no_rate", "not_read"})
+"""What a scan left out for these is a warning; for the others it is as it should be."""
 STATUS = {"ok": 0, "warning": 1, "unusable": 2}
 
 
@@ -47,12 +49,14 @@ def check(
         `drawing` (see `draw`)}; one that cannot be read has none after `reason`. `electrodes` {`name`, `recordings`,
         `bad` (how many have it, and it is bad in), `anode` and `cathode` ([x y z], None = unknown)}. `totals`.
         `limits_uv` (`possible` and `usual` amplitudes). `harmless` (codes of notes that are no warning).
+        `left_out` {`file`, `code`, `reason`}: what the folders hold besides; see `scan.LeftOut`.
         `exit_status`: 0 = all fine, 1 = usable with warnings, 2 = some unusable.
 
     Raises:
         UserError: no recording is found.
     """
-    found = scan(paths, subject_from)
+    left_out: list[LeftOut] = []
+    found = scan(paths, subject_from, left_out)
     recordings: list[dict[str, Any]] = []
     seen: dict[str, str] = {}
     electrodes: dict[str, dict[str, Any]] = {}
@@ -73,7 +77,10 @@ def check(
         },
         "limits_uv": {"possible": list(AMPLITUDE_UV), "usual": list(USUAL_UV)},
         "harmless": sorted(FINE),
-        "exit_status": max(STATUS[entry["status"]] for entry in recordings),
+        "left_out": [asdict(one) for one in left_out],
+        "exit_status": max(
+            *(STATUS[entry["status"]] for entry in recordings), *(int(one.code in TOLD) for one in left_out), 0
+        ),
     }
 
 

@@ -27,7 +27,7 @@ from bothways.eeg.preprocess import Prepared, preprocess, robust_scale
 from bothways.eeg.quality import assess, file_notes, unusable
 from bothways.eeg.reading import no_memory_error, reading
 from bothways.eeg.recording import Recording, row_groups
-from bothways.eeg.scan import Found, load, scan, shown
+from bothways.eeg.scan import Found, LeftOut, load, scan, shown
 from bothways.eeg.source import source_files, source_hash
 from bothways.eeg.store import FORMAT_VERSION, Store, content_hash, read_entries, to_int16, write_entries
 from bothways.errors import BothwaysWarning, UserError
@@ -121,7 +121,8 @@ def prepare(
     if workers is not None and workers < 1:
         raise UserError(f"workers: expected 1 or more, got {workers}; leave it out for as many as pay off")
     check_output(out, overwrite=overwrite or append)
-    found = scan(paths, subject_from)
+    left_out: list[LeftOut] = []
+    found = scan(paths, subject_from, left_out)
     work = hidden_beside(out.resolve(), "partial")
     busy = f"{out}: another prepare is writing it; wait until it is done, or choose another --out"
     with locked(work / "lock", busy):
@@ -138,7 +139,7 @@ def prepare(
             results = _work(tasks, _n_workers(new, workers), dask)
             with new_folder(out, overwrite=overwrite or append, temporary=work / "store") as folder:
                 (folder / "signals").mkdir()
-                _put_together(folder, done, old, new, results, signal, baseline, [str(subject_from), unit])
+                _put_together(folder, done, old, new, results, signal, baseline, [str(subject_from), unit], left_out)
         except (UserError, OSError, KeyboardInterrupt) as problem:
             again, finished = "run it again", sum(1 for _ in done.glob("*.json"))
             if finished:
@@ -384,6 +385,7 @@ def _put_together(
     signal: SignalConfig,
     baseline: Sequence[Mapping[str, Any]],
     settings: Sequence[str | None],
+    left_out: Sequence[LeftOut],
 ) -> None:
     """Fills a store's folder: what the old one holds, then what is finished, in the order of the list."""
     n_samples = 0
@@ -402,9 +404,11 @@ def _put_together(
         reasons = "; ".join(list(skipped.values())[:3])
         raise UserError(f"none of {len(new)} recordings can be used: {reasons}")
     head: dict[str, Any] = {"settings": dict(zip(("subject_from", "unit"), settings)), "baseline": [], "skipped": []}
+    passed = {one.file: asdict(one) for one in left_out}
     if old is not None:
         now = {one.file for one in new}
         skipped = {s["file"]: s["reason"] for s in old.head["skipped"] if s["file"] not in now} | skipped
+        passed = {one["file"]: one for one in old.head.get("left_out", [])} | passed
         head["baseline"] = list(old.head["baseline"])
     head["baseline"] += [dict(row) for row in baseline if dict(row) not in head["baseline"]]
     write_json(
@@ -420,6 +424,7 @@ def _put_together(
                 "skipped": len(skipped),
             },
             "skipped": [{"file": file, "reason": reason} for file, reason in skipped.items()],
+            "left_out": list(passed.values()),
         },
     )
 

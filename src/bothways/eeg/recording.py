@@ -218,7 +218,8 @@ def read_recording(path: str | Path, *, unit: str | None = None, sfreq_hz: float
 def _read(path: Path, unit: str | None, sfreq_hz: float | int | None) -> Recording:
     from bothways.eeg.other_formats import read_with_mne
     from bothways.eeg.persyst import read_persyst
-    from bothways.eeg.tables import TABLE_ENDINGS, read_table_recording
+    from bothways.eeg.table_files import TABLE_ENDINGS
+    from bothways.eeg.tables import read_table_recording
     from bothways.eeg.xdf import XDF_ENDINGS, read_xdf
 
     if path.is_file() and path.name.lower().endswith((*TABLE_ENDINGS, ".txt", ".txt.gz")):
