@@ -315,7 +315,11 @@ def test_files_without_a_recording(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "content", "reader"),
-    [("a.cnt", b"RIFF", "read_raw_ant"), ("a.cnt", b"Version 3.0", "read_raw_cnt"), ("a.dat", b"", "read_raw_curry")],
+    [
+        ("a.cnt", b"RIFF\x0c\0\0\0CNT info\0\0\0\0", "read_raw_ant"),
+        ("a.cnt", b"Version 3.0", "read_raw_cnt"),
+        ("a.dat", b"", "read_raw_curry"),
+    ],
 )
 def test_an_ending_of_two_formats_goes_to_the_right_reader(tmp_path, monkeypatch, name, content, reader):
     import mne

@@ -1,10 +1,15 @@
-"""Every format but EDF and BDF, through mne."""
+"""The formats that mne reads, through mne."""
 
 import gzip
+import importlib.util
+import io
+import logging
 import re
+import struct
 import warnings
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -37,6 +42,7 @@ from bothways.errors import UserError
 
 _BOUNDARY = re.compile(r"(?i)^(bad |edge )?boundary$|^new segment")
 _SKIPPED = re.compile(r"(?i)^bad_acq_skip")
+_SAID_BY_US = re.compile("^The data contains 'boundary' events")
 _CHUNK_S = 60.0
 _LONGEST_S = 1e9
 """An event that begins or lasts longer, some thirty years, is none."""
@@ -48,13 +54,11 @@ def read_with_mne(path: Path, unit: str | None) -> Recording:
     Raises:
         UserError: mne does not read it, or it holds no EEG or no data.
     """
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, _readers_told() as told, np.errstate(all="ignore"):
         warnings.simplefilter("always")
         try:
             raw = _open(path)
             raw.get_channel_types()  # fails where a type is none
-            if path.suffix.lower() == ".set":
-                _warn_if_renamed(path)
         except (UserError, OSError, MemoryError):
             raise
         except Exception as problem:  # mne's readers raise all kinds on damaged files
@@ -66,9 +70,30 @@ def read_with_mne(path: Path, unit: str | None) -> Recording:
             ) from None
         recording = convert(path, raw, unit)
     ignored = (DeprecationWarning, FutureWarning, ResourceWarning)
-    for text in dict.fromkeys(_one_line(w.message) for w in caught if not issubclass(w.category, ignored)):
-        recording.notes.append(Note("reader", text))
+    texts = [_one_line(w.message) for w in caught if not issubclass(w.category, ignored)] + told
+    for text in dict.fromkeys(texts):
+        if not _SAID_BY_US.search(text):
+            text = text.replace(f"{path.absolute().parent}/", "").replace(str(path), path.name)
+            recording.notes.append(Note("reader", text))
     return recording
+
+
+@contextmanager
+def _readers_told() -> Iterator[list[str]]:
+    """Collects what readers below mne log (Curry's), and drops what they print (EGI's), instead of showing it."""
+    told: list[str] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told.append(_one_line(record.getMessage()))
+
+    handler = Handler(logging.WARNING)
+    logging.root.addHandler(handler)
+    try:
+        with redirect_stdout(io.StringIO()):
+            yield told
+    finally:
+        logging.root.removeHandler(handler)
 
 
 def _one_line(problem: Any) -> str:
@@ -79,7 +104,8 @@ def _why(problem: Exception) -> str:
     """The error in one line; of a traceback quoted in it the last error only."""
     if quoted := re.findall(r"(?m)^(\w+(?:Error|Exception): .*)$", str(problem)):
         return _one_line(quoted[-1])
-    return f"{type(problem).__name__}: {_one_line(problem)}"
+    text = _one_line(problem)
+    return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
 
 
 def _head(path: Path) -> bytes:
@@ -103,8 +129,10 @@ def _open(path: Path) -> Any:
 
     if re.search(r"(?i)\.fif(\.gz)?$", path.name) and (head := _head(path))[:4] != b"\0\0\0\x64":
         raise _other_error(path, "a FIF file", head)
-    quiet = {"verbose": "error"}
+    quiet = {"verbose": "warning"}
     suffix = path.suffix.lower()
+    if suffix == ".eeg":
+        _check_nihon(path)
     openers: dict[str, Callable[[], Any]] = {
         ".set": lambda: _open_eeglab(path),
         ".raw": lambda: mne.io.read_raw_egi(path, **quiet),
@@ -112,18 +140,70 @@ def _open(path: Path) -> Any:
         ".cnt": lambda: _open_cnt(path),
         ".dat": lambda: mne.io.read_raw_curry(path, **quiet),
     }
-    with mne.utils.use_log_level("error"):
+    with mne.utils.use_log_level("warning"):
         try:
             return openers.get(suffix, lambda: mne.io.read_raw(path, **quiet))()
-        except FileNotFoundError as problem:
-            raise UserError(f"{path}: a file that belongs to it is missing: {_one_line(problem)}") from None
+        except Exception as problem:
+            if suffix in (".data", ".dat", ".cdt", ".cnt") and path.suffix != suffix:
+                raise UserError(
+                    f"{path}: expected {suffix}, in lower case; rename it and what lies beside it"
+                ) from None
+            _check_companions(path)
+            if isinstance(problem, FileNotFoundError):
+                raise UserError(f"{path}: a file that belongs to it is missing: {_one_line(problem)}") from None
+            raise
+
+
+def _need(path: Path, reader: str) -> None:
+    """Refuses a format whose reader is not installed."""
+    if importlib.util.find_spec(reader) is None:
+        raise UserError(f"{path}: expected {reader} to read this format with; pip install 'bothways[readers]'")
+
+
+def _check_companions(path: Path) -> None:
+    """Refuses a recording that lacks a file of its own, or its reader; mne says so in other words."""
+    suffix = path.suffix.lower()
+    readers = {".mff": "mffpy", ".dat": "curryreader", ".cdt": "curryreader"}
+    if suffix in readers:
+        _need(path, readers[suffix])
+    header = [ending for ending in (".cdt.dpo", ".cdt.dpa") if path.with_suffix(ending).is_file()] or [".cdt.dpa"]
+    endings = {".dat": [".dap", ".rs3"], ".cdt": header, ".data": [".head"]}
+    expected = [path.with_suffix(ending) for ending in endings.get(suffix, [])]
+    if suffix == ".mff":
+        expected = [path / name for name in ("info.xml", "info1.xml", "signal1.bin", "epochs.xml", "sensorLayout.xml")]
+    for file in expected:
+        if not file.is_file():
+            where = "in it" if path.is_dir() else "beside it"
+            raise UserError(f"{path}: expected {file.name} {where}, found none; copy it there too")
+
+
+def _check_nihon(path: Path) -> None:
+    """Refuses companions in lower case, which the reader passes over: without one the channels get other names."""
+    for ending in (".21E", ".LOG"):
+        other = path.with_suffix(ending.lower())
+        if other.is_file() and not path.with_suffix(ending).is_file():
+            raise UserError(f"{path}: expected {path.with_suffix(ending).name}, found {other.name}; rename it")
+
+
+def _check_ant(path: Path) -> None:
+    """Refuses an ANT file without its chunk about the recording, which ends the process in the maker's library."""
+    with path.open("rb") as file:
+        wide = file.read(4) == b"RF64"
+        size, head = (8, "<4sQ") if wide else (4, "<4sI")
+        file.seek(4 + size + 4)
+        while len(chunk := file.read(4 + size)) == 4 + size:
+            name, length = struct.unpack(head, chunk)
+            if name == b"info":
+                return
+            file.seek(length + length % 2, io.SEEK_CUR)
+    raise UserError(f"{path}: expected an ANT file, but its end is missing; check that it was copied whole")
 
 
 def _open_eeglab(path: Path) -> Any:
     import mne
 
     check_eeglab(path)
-    return mne.io.read_raw(path, verbose="error")
+    return mne.io.read_raw(path, verbose="warning")
 
 
 def _open_cnt(path: Path) -> Any:
@@ -131,28 +211,16 @@ def _open_cnt(path: Path) -> Any:
 
     with path.open("rb") as file:
         if file.read(4) in (b"RIFF", b"RF64"):  # ANT's; Neuroscan's has the same ending
-            return mne.io.read_raw_ant(path, verbose="error")
+            _need(path, "antio")
+            _check_ant(path)
+            return mne.io.read_raw_ant(path, verbose="warning")
     try:
-        return mne.io.read_raw_cnt(path, verbose="error")
+        return mne.io.read_raw_cnt(path, verbose="warning")
     except Exception:
         # mne's guess of the sample width fails on files cut short or without an event table
-        raw = mne.io.read_raw_cnt(path, data_format="int16", verbose="error")
+        raw = mne.io.read_raw_cnt(path, data_format="int16", verbose="warning")
         warnings.warn("sample width could not be told from the header; read as int16", stacklevel=2)
         return raw
-
-
-def _warn_if_renamed(path: Path) -> None:
-    """A `.set` names its data file; mne takes the neighbour of its own name where that one is gone."""
-    beside = path.with_suffix(".fdt")
-    if not beside.is_file():
-        return
-    from pymatreader import read_mat
-
-    content = read_mat(path, ignore_fields=["chanlocs", "event", "urevent", "epoch", "history", "etc"])
-    content = content.get("EEG", content)
-    name = content.get("datfile") or content.get("data")
-    if isinstance(name, str) and name != beside.name and not path.with_name(name).exists():
-        warnings.warn(f"the header names {name}, which is not there; read {beside.name} beside it", stacklevel=2)
 
 
 def convert(path: Path, raw: Any, unit: str | None, *, of_file: bool = True) -> Recording:
@@ -182,6 +250,8 @@ def convert(path: Path, raw: Any, unit: str | None, *, of_file: bool = True) -> 
             leave_out(left_out, label, why)
         elif channel.left_out:
             leave_out(left_out, label, channel.left_out)
+        elif unit is None and unit_in_uv(unscaled.get(index, "uV")) is None:
+            leave_out(left_out, label, f"unit {shown(unscaled[index])!r} is no voltage")
         else:
             picks.append(index)
             channels.append(channel)
@@ -231,7 +301,14 @@ def _check_size(path: Path, raw: Any) -> None:
 
 
 def _unscaled_units(path: Path, raw: Any, types: list[str]) -> dict[int, str]:
-    """The voltages among BrainVision's channels that mne leaves unscaled, as it does not know their unit's spelling."""
+    """The units of channels that mne leaves unscaled: it does not know their spelling (BrainVision), or them at all."""
+    if type(raw).__name__ == "RawANT":  # the reader has them in lower case
+        stated = enumerate(raw._raw_extras[0]["orig_ch_units"])
+        odd = {i: text for i, text in stated if types[i] == "eeg" and text not in ("uv", "µv")}
+        return {i: re.sub("v$", "V", text.replace("âµ", "µ")) for i, text in odd.items()}
+    if type(raw).__name__ == "RawCurry":
+        texts = [raw._orig_units.get(name, "n/a") for name in raw.ch_names]
+        return {i: text for i, text in enumerate(texts) if types[i] == "eeg" and raw._cals[i] == 1}
     if type(raw).__name__ != "RawBrainVision" or "misc" not in types:
         return {}
     content = path.read_bytes()
@@ -274,7 +351,8 @@ def _samples(
 
 def _piece(path: Path, raw: Any, picks: list[int], start: int, stop: int) -> np.ndarray:
     try:
-        return np.asarray(raw.get_data(picks, start, stop, verbose="error"))
+        with redirect_stdout(io.StringIO()):  # EGI's reader prints
+            return np.asarray(raw.get_data(picks, start, stop, verbose="error"))
     except (OSError, MemoryError):
         raise
     except Exception as problem:
@@ -284,7 +362,9 @@ def _piece(path: Path, raw: Any, picks: list[int], start: int, stop: int) -> np.
             raise UserError(
                 f"{path}: expected {raw.n_times} samples in {data_file.name}, it holds {n}; copy it again"
             ) from None
-        raise UserError(f"{path}: the samples cannot be read: {type(problem).__name__}: {_one_line(problem)}") from None
+        raise UserError(
+            f"{path}: the samples cannot be read: {_why(problem)}; check that it was copied whole"
+        ) from None
 
 
 def _times(
@@ -320,7 +400,8 @@ def _times(
     if len(segments) > 1 or holes:
         notes.append(Note("gaps", f"{len(segments)} pieces, cut where the file marks a boundary or a skip"))
     known = {(whole_sample(onset_s * sfreq_hz), label) for onset_s, _, label, _ in events}
-    for pick in (index for index, kind in enumerate(types) if kind == "stim"):
+    # EGI's stimulus channels number the codes that the annotations name
+    for pick in (i for i, kind in enumerate(types) if kind == "stim" and type(raw).__name__ != "RawMff"):
         values = np.nan_to_num(_piece(path, raw, [pick], 0, n)[0])
         for sample, code in status_events(np.clip(values, -(2**31), 2**31 - 1).astype(np.int32)):
             label = str(code) if code != 1 else raw.ch_names[pick]
