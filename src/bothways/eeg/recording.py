@@ -217,6 +217,7 @@ def read_recording(path: str | Path, *, unit: str | None = None, sfreq_hz: float
 
 def _read(path: Path, unit: str | None, sfreq_hz: float | int | None) -> Recording:
     from bothways.eeg.other_formats import read_with_mne
+    from bothways.eeg.persyst import read_persyst
     from bothways.eeg.table_files import TABLE_ENDINGS
     from bothways.eeg.tables import read_table_recording
     from bothways.eeg.xdf import XDF_ENDINGS, read_xdf
@@ -229,6 +230,8 @@ def _read(path: Path, unit: str | None, sfreq_hz: float | int | None) -> Recordi
         return _read_edf(open_edf(path), unit)
     if path.name.lower().endswith(XDF_ENDINGS):
         return read_xdf(path, unit)
+    if path.suffix.lower() == ".lay":
+        return read_persyst(path, unit)
     return read_with_mne(path, unit)
 
 
