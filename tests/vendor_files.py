@@ -296,8 +296,17 @@ def write_neuroscan(
     return folder / "a.cnt"
 
 
-def write_gdf(folder: Path, data_uv: np.ndarray, labels: Sequence[str], sfreq_hz: float, events: Events = ()) -> Path:
-    """GDF 2.10: 16 bits, records of one second, units by their code (microvolts), a table of events of mode 1."""
+def write_gdf(
+    folder: Path,
+    data_uv: np.ndarray,
+    labels: Sequence[str],
+    sfreq_hz: float,
+    events: Events = (),
+    *,
+    unit_code: int = 4275,
+    lasting: Sequence[int] = (),
+) -> Path:
+    """GDF 2.10: 16 bits, records of one second, a table of events of mode 1, or 3 where they last some samples."""
     n, per_record = len(labels), int(sfreq_hz)
     n_records = data_uv.shape[1] // per_record
     start = int((734170 + (10 * 3600 + 20 * 60 + 30) / 86400) * 2**32)  # 1 February 2010 10:20:30, days since year 0
@@ -313,13 +322,15 @@ def write_gdf(folder: Path, data_uv: np.ndarray, labels: Sequence[str], sfreq_hz
     top = 32767
     fields = [
         *(label.encode().ljust(16, b"\0") for label in labels), b"\0" * 80 * n, b"\0" * 6 * n,
-        struct.pack("<H", 4275) * n, struct.pack("<d", -top * STEP_UV) * n, struct.pack("<d", top * STEP_UV) * n,
+        struct.pack("<H", unit_code) * n, struct.pack("<d", -top * STEP_UV) * n, struct.pack("<d", top * STEP_UV) * n,
         struct.pack("<d", -top) * n, struct.pack("<d", top) * n, b"\0" * 68 * n, struct.pack("<3f", 0, 0, 0) * n,
         struct.pack("<I", per_record) * n, struct.pack("<I", 3) * n, b"\0" * 12 * n, b"\0" * 20 * n,
     ]  # fmt: skip
     records = integers(data_uv).reshape(n, n_records, per_record).transpose(1, 0, 2).astype("<i2").tobytes()
-    table = struct.pack("<B", 1) + len(events).to_bytes(3, "little") + struct.pack("<f", sfreq_hz)
+    table = struct.pack("<B", 3 if lasting else 1) + len(events).to_bytes(3, "little") + struct.pack("<f", sfreq_hz)
     table += struct.pack(f"<{len(events)}I", *(sample + 1 for sample, _ in events))
     table += struct.pack(f"<{len(events)}H", *(int(label) for _, label in events))
+    if lasting:
+        table += struct.pack(f"<{len(events)}H", *[0] * len(events)) + struct.pack(f"<{len(events)}I", *lasting)
     (folder / "a.gdf").write_bytes(bytes(head) + b"".join(fields) + records + table)
     return folder / "a.gdf"

@@ -14,6 +14,7 @@ from bothways.eeg import read_recording, scan
 from bothways.eeg.source import source_files, source_hash
 from bothways.errors import UserError
 from recordings import noise_uv
+from xdf import Stream, write_xdf
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 NAMES = ["Fp1", "Fp2", "C3", "C4"]
@@ -189,6 +190,28 @@ def test_a_unit_that_is_no_voltage(tmp_path, name):
     np.testing.assert_allclose(read_recording(found.path, unit="uV").data_uv, DATA_UV, atol=0.01)
 
 
+@pytest.mark.parametrize(
+    ("code", "factor", "stated", "noted"),
+    [(4256, 1e6, "V", []), (4274, 1e3, "mV", []), (4275, 1, "uV", []), (4276, 1e-3, "nV", []),
+     (512, 1, "", ["unit_guessed"]), (0, 1, "", ["unit_guessed"])],
+)  # fmt: skip
+def test_units_of_gdf(tmp_path, code, factor, stated, noted):
+    path = make(tmp_path, "gdf", unit_code=code)
+    recording = read_recording(path)
+    np.testing.assert_allclose(recording.data_uv, DATA_UV * factor, rtol=0, atol=1e-4 * factor)
+    assert (codes(recording), recording.file_units) == (noted, [stated] * 4)
+    np.testing.assert_allclose(read_recording(path, unit="mV").data_uv, DATA_UV * 1e3, rtol=0, atol=0.1)
+
+
+def test_a_unit_of_gdf_that_is_no_voltage(tmp_path):
+    assert "Fp1: unit 'code 4288' is no voltage" in refused(make(tmp_path, "gdf", unit_code=4288))
+
+
+def test_events_of_gdf_that_last(tmp_path):
+    recording = read_recording(make(tmp_path, "gdf", lasting=[100, 40]))
+    assert [(e.start_sample, e.label, e.duration_s) for e in recording.events] == [(400, "7", 0.5), (1000, "9", 0.2)]
+
+
 def test_an_ant_file_without_its_description_is_refused(tmp_path):
     """The maker's library would end the process."""
     path = make(tmp_path, "ant", info=False)
@@ -297,3 +320,18 @@ def test_headers_of_persyst_that_are_refused(tmp_path, old, new, message):
     assert old in text
     path.write_text(text.replace(old, new))
     assert refused(path) == message
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc, to measure memory")
+def test_many_mutants(tmp_path):
+    """As in test_eeg_fuzz; without ANT, whose library ends the process, and EGI's folder and its memory."""
+    from test_eeg_fuzz import run
+
+    names = [name for name in WRITERS if name not in ("ant", "mff", "egi raw")]
+    seeds = [make(tmp_path / name, name) for name in names]
+    (tmp_path / "xdf").mkdir()
+    eeg = Stream(DATA_UV.T, np.arange(1600) / 200, rate_hz=200, channels=[(name, "EEG", "uV") for name in NAMES])
+    marks = Stream([["go"]], [4.0], kind="Markers", form="string", rate_hz=0)
+    seeds.append(write_xdf(tmp_path / "xdf" / "a.xdf", [eeg, marks]))
+    run([(path.parent, path.name) for path in seeds], range(60))

@@ -42,7 +42,8 @@ from bothways.errors import UserError
 
 _BOUNDARY = re.compile(r"(?i)^(bad |edge )?boundary$|^new segment")
 _SKIPPED = re.compile(r"(?i)^bad_acq_skip")
-_SAID_BY_US = re.compile("^The data contains 'boundary' events")
+_SAID_BY_US = re.compile("^(The data contains 'boundary' events|Unsupported physical dimension)")
+_GDF_UNITS = {0: "", 512: "", 4256: "V", 4274: "mV", 4275: "uV", 4276: "nV"}
 _CHUNK_S = 60.0
 _LONGEST_S = 1e9
 """An event that begins or lasts longer, some thirty years, is none."""
@@ -239,18 +240,18 @@ def convert(path: Path, raw: Any, unit: str | None, *, of_file: bool = True) -> 
     left_out: dict[str, str] = {}
     picks, channels = [], []
     types = raw.get_channel_types()
-    stated = (getattr(raw, "_orig_units", None) or {}) if of_file else {}
-    unscaled = _unscaled_units(path, raw, types) if of_file else {}
+    stated = _stated_units(path, raw) if of_file else {}
+    unscaled = _unscaled_units(path, raw, types, stated) if of_file else {}
     for index, channel in enumerate(parse_labels(raw.ch_names)):
         label, kind = raw.ch_names[index], types[index]
         if kind != "eeg" and index not in unscaled:
             unit_text = stated.get(label, "n/a")
-            odd = unit_text != "n/a" and unit_in_uv(unit_text) is None
+            odd = unit_text not in ("n/a", "") and unit_in_uv(unit_text) is None
             why = f"unit {unit_text!r} is no voltage" if odd else f"{kind} channel in the file, not scalp EEG"
             leave_out(left_out, label, why)
         elif channel.left_out:
             leave_out(left_out, label, channel.left_out)
-        elif unit is None and unit_in_uv(unscaled.get(index, "uV")) is None:
+        elif unit is None and unscaled.get(index) and unit_in_uv(unscaled[index]) is None:
             leave_out(left_out, label, f"unit {shown(unscaled[index])!r} is no voltage")
         else:
             picks.append(index)
@@ -269,8 +270,10 @@ def convert(path: Path, raw: Any, unit: str | None, *, of_file: bool = True) -> 
     positions = trusted_positions(points, channels)
     if positions is not None:
         notes.append(Note("digitised_positions", "electrode positions are the file's own"))
-    if odd := [f"{raw.ch_names[pick]} ({unscaled[pick]})" for pick in picks if odd_case(unscaled.get(pick, ""))]:
-        notes.append(odd_case_note(odd))
+    if unit is None and (guessed := [raw.ch_names[pick] for pick in picks if unscaled.get(pick) == ""]):
+        notes.append(Note("unit_guessed", f"unit taken for microvolts: {listed(guessed)}"))
+    if unusual := [f"{raw.ch_names[pick]} ({unscaled[pick]})" for pick in picks if odd_case(unscaled.get(pick, ""))]:
+        notes.append(odd_case_note(unusual))
     if positions is None:
         positions = placed(channels, notes)
     ch_names = named(channels, notes, positions)
@@ -300,15 +303,33 @@ def _check_size(path: Path, raw: Any) -> None:
         )
 
 
-def _unscaled_units(path: Path, raw: Any, types: list[str]) -> dict[int, str]:
+def _stated_units(path: Path, raw: Any) -> dict[str, str]:
+    """The units that the file states, by mne's names of the channels; "" where it leaves one open."""
+    if type(raw).__name__ != "RawGDF":
+        return getattr(raw, "_orig_units", None) or {}
+    with path.open("rb") as file:
+        head = file.read(256)
+        if head[4:6] == b"1.":  # then as text
+            n = struct.unpack("<I", head[252:256])[0]
+            file.seek(96 * n, io.SEEK_CUR)
+            texts = [file.read(8).decode("latin-1").strip(" \0") for _ in range(n)]
+        else:
+            n = struct.unpack("<H", head[252:254])[0]
+            file.seek(102 * n, io.SEEK_CUR)
+            texts = [_GDF_UNITS.get(code, f"code {code}") for code in struct.unpack(f"<{n}H", file.read(2 * n))]
+    return dict(zip(raw.ch_names, texts))
+
+
+def _unscaled_units(path: Path, raw: Any, types: list[str], stated: dict[str, str]) -> dict[int, str]:
     """The units of channels that mne leaves unscaled: it does not know their spelling (BrainVision), or them at all."""
+    eeg = {i: name for i, name in enumerate(raw.ch_names) if types[i] == "eeg"}
     if type(raw).__name__ == "RawANT":  # the reader has them in lower case
-        stated = enumerate(raw._raw_extras[0]["orig_ch_units"])
-        odd = {i: text for i, text in stated if types[i] == "eeg" and text not in ("uv", "µv")}
-        return {i: re.sub("v$", "V", text.replace("âµ", "µ")) for i, text in odd.items()}
+        texts = raw._raw_extras[0]["orig_ch_units"]
+        return {i: re.sub("v$", "V", texts[i].replace("âµ", "µ")) for i in eeg if texts[i] not in ("uv", "µv")}
     if type(raw).__name__ == "RawCurry":
-        texts = [raw._orig_units.get(name, "n/a") for name in raw.ch_names]
-        return {i: text for i, text in enumerate(texts) if types[i] == "eeg" and raw._cals[i] == 1}
+        return {i: stated.get(name, "n/a") for i, name in eeg.items() if raw._cals[i] == 1}
+    if type(raw).__name__ == "RawGDF":
+        return {i: stated[name] for i, name in eeg.items() if stated[name] != "mV" and stated[name][:2] != "uV"}
     if type(raw).__name__ != "RawBrainVision" or "misc" not in types:
         return {}
     content = path.read_bytes()
@@ -332,7 +353,7 @@ def _samples(
     factors = np.full((len(picks), 1), 1e6)
     for factor, pick in zip(factors, picks):
         if pick in unscaled:
-            factor[:] = unit_in_uv(unit or unscaled[pick])
+            factor[:] = unit_in_uv(unit or unscaled[pick]) or 1.0
     if unit is not None:
         for factor, pick in zip(factors, picks):
             if pick in unscaled:
