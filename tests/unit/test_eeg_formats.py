@@ -13,7 +13,7 @@ import vendor_files as write
 from bothways.eeg import read_recording, scan
 from bothways.eeg.source import source_files, source_hash
 from bothways.errors import UserError
-from recordings import noise_uv
+from recordings import noise_uv, write_brainvision
 from xdf import Stream, write_xdf
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -135,7 +135,7 @@ def test_a_missing_companion_that_is_not_needed_is_noted(tmp_path, name, missing
     ("name", "cut", "message"),
     [
         ("nedf", "a.nedf", "the samples cannot be read"), ("nicolet", "a.data", "the samples cannot be read"),
-        ("egi raw", "a.raw", "expected a recording that mne reads"), ("mff", "a.mff/signal1.bin", "samples cannot be"),
+        ("egi raw", "a.raw", "expected 1600 samples of 4 channels"), ("mff", "a.mff/signal1.bin", "samples cannot be"),
         ("curry 7", "a.dat", "expected a recording that mne reads"), ("curry 8", "a.cdt", "expected a recording that"),
         ("ant", "a.cnt", "expected an ANT file, but its end is missing"), ("nihon", "A.EEG", "samples cannot be read"),
         ("neuroscan 16", "a.cnt", "expected a recording"), ("neuroscan 32", "a.cnt", "expected a recording"),
@@ -149,6 +149,48 @@ def test_a_cut_file_is_refused_in_one_line(tmp_path, name, cut, message):
     text = refused(path)
     assert message in text
     assert text.endswith("check that it was copied whole")
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "whole"),
+    [
+        ("persyst", "a.dat", "a.lay"), ("nicolet", "a.head", "a.data"), ("nihon", "A.21E", "A.EEG"),
+        ("nihon", "A.PNT", "A.EEG"), ("mff", "a.mff/signal1.bin", "a.mff"),
+    ],
+)  # fmt: skip
+def test_a_part_names_the_whole(tmp_path, name, part, whole):
+    make(tmp_path, name)
+    assert refused(tmp_path / part) == f"expected a recording, got a part of one; give {whole}"
+
+
+@pytest.mark.parametrize("part", ["a.eeg", "a.vmrk"])
+def test_a_part_of_brainvision_names_the_whole(tmp_path, part):
+    write_brainvision(tmp_path / "a.vhdr", DATA_UV, NAMES)
+    assert refused(tmp_path / part) == "expected a recording, got a part of one; give a.vhdr"
+
+
+def test_a_cut_brainvision_file_keeps_its_whole_samples(tmp_path):
+    path = write_brainvision(tmp_path / "a.vhdr", DATA_UV, NAMES)
+    samples = (tmp_path / "a.eeg").read_bytes()
+    (tmp_path / "a.eeg").write_bytes(samples[: 1000 * 16 + 3])
+    recording = read_recording(path)
+    np.testing.assert_allclose(recording.data_uv, DATA_UV[:, :1000], atol=1e-4)
+    (note,) = recording.notes
+    assert (note.code, note.message) == ("truncated", "1000 whole samples are there; the end is missing")
+    (tmp_path / "a.eeg").write_bytes(samples[: 1000 * 16])
+    path.write_text(path.read_text("utf-8").replace("NumberOf", "DataPoints=1600\nNumberOf"), "utf-8")
+    (note,) = read_recording(path).notes
+    assert (note.code, note.message) == ("truncated", "1000 whole samples of 1600 are there; the end is missing")
+
+
+def test_brainvision_without_its_samples_or_markers(tmp_path):
+    path = write_brainvision(tmp_path / "a.vhdr", DATA_UV, NAMES)
+    (tmp_path / "a.vmrk").unlink()
+    (note,) = read_recording(path).notes
+    assert (note.code, note.message) == ("reader", "MarkerFile 'a.vmrk' not found; no annotations.")
+    (tmp_path / "a.eeg").unlink()
+    assert "a file that belongs to it is missing" in refused(path)
+    assert "a.eeg" in refused(path)
 
 
 @pytest.mark.parametrize(("name", "reader"), [("mff", "mffpy"), ("curry 8", "curryreader"), ("ant", "antio")])
@@ -325,10 +367,10 @@ def test_headers_of_persyst_that_are_refused(tmp_path, old, new, message):
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc, to measure memory")
 def test_many_mutants(tmp_path):
-    """As in test_eeg_fuzz; without ANT, whose library ends the process, and EGI's folder and its memory."""
+    """As in test_eeg_fuzz; without ANT, whose library ends the process, and the folder of EGI."""
     from test_eeg_fuzz import run
 
-    names = [name for name in WRITERS if name not in ("ant", "mff", "egi raw")]
+    names = [name for name in WRITERS if name not in ("ant", "mff")]
     seeds = [make(tmp_path / name, name) for name in names]
     (tmp_path / "xdf").mkdir()
     eeg = Stream(DATA_UV.T, np.arange(1600) / 200, rate_hz=200, channels=[(name, "EEG", "uV") for name in NAMES])

@@ -1,7 +1,6 @@
 """The formats that mne reads, through mne."""
 
 import gzip
-import importlib.util
 import io
 import logging
 import re
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from bothways.eeg.channels import parse_labels, shown, trusted_positions
+from bothways.eeg.companions import check_ant, check_companions, check_egi, check_nihon, need_reader
 from bothways.eeg.edf import status_events
 from bothways.eeg.matlab import check_eeglab
 from bothways.eeg.recording import (
@@ -133,7 +133,9 @@ def _open(path: Path) -> Any:
     quiet = {"verbose": "warning"}
     suffix = path.suffix.lower()
     if suffix == ".eeg":
-        _check_nihon(path)
+        check_nihon(path)
+    if suffix == ".raw":
+        check_egi(path)
     openers: dict[str, Callable[[], Any]] = {
         ".set": lambda: _open_eeglab(path),
         ".raw": lambda: mne.io.read_raw_egi(path, **quiet),
@@ -149,55 +151,10 @@ def _open(path: Path) -> Any:
                 raise UserError(
                     f"{path}: expected {suffix}, in lower case; rename it and what lies beside it"
                 ) from None
-            _check_companions(path)
+            check_companions(path)
             if isinstance(problem, FileNotFoundError):
                 raise UserError(f"{path}: a file that belongs to it is missing: {_one_line(problem)}") from None
             raise
-
-
-def _need(path: Path, reader: str) -> None:
-    """Refuses a format whose reader is not installed."""
-    if importlib.util.find_spec(reader) is None:
-        raise UserError(f"{path}: expected {reader} to read this format with; pip install 'bothways[readers]'")
-
-
-def _check_companions(path: Path) -> None:
-    """Refuses a recording that lacks a file of its own, or its reader; mne says so in other words."""
-    suffix = path.suffix.lower()
-    readers = {".mff": "mffpy", ".dat": "curryreader", ".cdt": "curryreader"}
-    if suffix in readers:
-        _need(path, readers[suffix])
-    header = [ending for ending in (".cdt.dpo", ".cdt.dpa") if path.with_suffix(ending).is_file()] or [".cdt.dpa"]
-    endings = {".dat": [".dap", ".rs3"], ".cdt": header, ".data": [".head"]}
-    expected = [path.with_suffix(ending) for ending in endings.get(suffix, [])]
-    if suffix == ".mff":
-        expected = [path / name for name in ("info.xml", "info1.xml", "signal1.bin", "epochs.xml", "sensorLayout.xml")]
-    for file in expected:
-        if not file.is_file():
-            where = "in it" if path.is_dir() else "beside it"
-            raise UserError(f"{path}: expected {file.name} {where}, found none; copy it there too")
-
-
-def _check_nihon(path: Path) -> None:
-    """Refuses companions in lower case, which the reader passes over: without one the channels get other names."""
-    for ending in (".21E", ".LOG"):
-        other = path.with_suffix(ending.lower())
-        if other.is_file() and not path.with_suffix(ending).is_file():
-            raise UserError(f"{path}: expected {path.with_suffix(ending).name}, found {other.name}; rename it")
-
-
-def _check_ant(path: Path) -> None:
-    """Refuses an ANT file without its chunk about the recording, which ends the process in the maker's library."""
-    with path.open("rb") as file:
-        wide = file.read(4) == b"RF64"
-        size, head = (8, "<4sQ") if wide else (4, "<4sI")
-        file.seek(4 + size + 4)
-        while len(chunk := file.read(4 + size)) == 4 + size:
-            name, length = struct.unpack(head, chunk)
-            if name == b"info":
-                return
-            file.seek(length + length % 2, io.SEEK_CUR)
-    raise UserError(f"{path}: expected an ANT file, but its end is missing; check that it was copied whole")
 
 
 def _open_eeglab(path: Path) -> Any:
@@ -212,8 +169,8 @@ def _open_cnt(path: Path) -> Any:
 
     with path.open("rb") as file:
         if file.read(4) in (b"RIFF", b"RF64"):  # ANT's; Neuroscan's has the same ending
-            _need(path, "antio")
-            _check_ant(path)
+            need_reader(path, "antio")
+            check_ant(path)
             return mne.io.read_raw_ant(path, verbose="warning")
     try:
         return mne.io.read_raw_cnt(path, verbose="warning")
@@ -265,6 +222,8 @@ def convert(path: Path, raw: Any, unit: str | None, *, of_file: bool = True) -> 
     data_uv = held_or_lazy(
         (len(picks), int(raw.n_times)), lambda rows: _samples(path, raw, picks[rows], unit, stated, unscaled)
     )
+    if of_file and type(raw).__name__ == "RawBrainVision":
+        notes += _cut(path, raw)
     segments, events = _times(path, raw, types, sfreq_hz, notes)
     points = np.array([raw.info["chs"][pick]["loc"][:3] for pick in picks], dtype=np.float64)
     positions = trusted_positions(points, channels)
@@ -332,18 +291,34 @@ def _unscaled_units(path: Path, raw: Any, types: list[str], stated: dict[str, st
         return {i: stated[name] for i, name in eeg.items() if stated[name] != "mV" and stated[name][:2] != "uV"}
     if type(raw).__name__ != "RawBrainVision" or "misc" not in types:
         return {}
-    content = path.read_bytes()
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = content.decode("latin-1")
-    section = text.partition("[Channel Infos]")[2].partition("\n[")[0]
+    section = _text(path).partition("[Channel Infos]")[2].partition("\n[")[0]
     units = {int(n) - 1: row.split(",")[3].strip() for n, row in re.findall(r"(?m)^Ch(\d+)=((?:.*?,){3}.*)$", section)}
     return {
         index: text
         for index, text in units.items()
         if index < len(types) and types[index] == "misc" and unit_in_uv(text) is not None
     }
+
+
+def _text(path: Path) -> str:
+    content = path.read_bytes()
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
+
+def _cut(path: Path, raw: Any) -> list[Note]:
+    """The note of a BrainVision file whose samples are fewer than it states, or end within one."""
+    text = _text(path)
+    stated = re.search(r"(?m)^DataPoints=(\d{1,12})\s*$", text)
+    form = re.search(r"(?m)^BinaryFormat=(INT_16|INT_32|IEEE_FLOAT_32)", text)
+    size = Path(raw.filenames[0]).stat().st_size
+    rest = size % (len(raw.ch_names) * (2 if form[1] == "INT_16" else 4)) if form else 0
+    if rest or (stated and int(stated[1]) > raw.n_times):
+        of = f" of {stated[1]}" if stated else ""
+        return [Note("truncated", f"{raw.n_times} whole samples{of} are there; the end is missing")]
+    return []
 
 
 def _samples(
