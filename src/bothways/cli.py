@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bothways import __version__
-from bothways.errors import BothwaysWarning, UserError
+from bothways.errors import BothwaysWarning, UserError, plain_words
 
 app = typer.Typer(
     help="Pretrain and fine-tune BERT-style encoders on EEG and on text.",
@@ -90,8 +90,9 @@ def check(
             said.setdefault(f"unusable {r['file']}", []).append(r["reason"])
         if "format" in r:
             _collect(said, r)
+    for one in report["left_out"]:
+        said.setdefault(f"left out, {one['code']}", []).append(f"{one['file']}: {one['reason']}")
     _print_notes(said)
-    _print_left_out(report["left_out"])
     t = report["totals"]
     out.print(
         f"{t['recordings']} recordings of {t['subjects']} people, {t['duration_s'] / 60:.1f} minutes: "
@@ -116,16 +117,6 @@ def _checked(r: dict[str, Any]) -> dict[str, str]:
         str(len(r["segments"]) - 1), str(r["n_events"]), _number(r["amplitude_uv"]), ", ".join(problems),
     )  # fmt: skip
     return shown | dict(zip(CHECKED, values))
-
-
-def _print_left_out(left_out: list[dict[str, str]]) -> None:
-    """Prints what the folders hold besides recordings: of each kind the names, and the first one's reason."""
-    kinds: dict[str, list[dict[str, str]]] = {}
-    for one in left_out:
-        kinds.setdefault(one["code"], []).append(one)
-    for kind in kinds.values():
-        names = ", ".join(one["file"] for one in kind[:3]) + (f" and {len(kind) - 3} more" if len(kind) > 3 else "")
-        out.print(f"left out {names}: {kind[0]['reason']}")
 
 
 def _print_checked(rows: list[dict[str, str]]) -> None:
@@ -174,11 +165,11 @@ def prepare(
         raise typer.Exit(2 if result["skipped"] else 0)
     for skipped in result["skipped"]:
         out.print(f"skipped {skipped['file']}: {skipped['reason']}")
-    _print_left_out(result["left_out"])
+    for one in result["left_out"]:
+        result["notes"].setdefault(f"left out, {one['code']}", []).append(f"{one['file']}: {one['reason']}")
     _print_notes(result["notes"])
-    if result["already_there"]:
-        nothing = "" if result["added"] else "nothing new: "
-        out.print(f"{nothing}{result['already_there']} recordings were in the store already")
+    if n := result["already_there"]:
+        out.print("nothing new: " * (not result["added"]) + f"{n} recordings were in the store already")
     if result["reused"]:
         out.print(f"{result['reused']} recordings had been finished before and were kept")
     out.print(
@@ -430,7 +421,7 @@ def _print_windows(plan: dict[str, Any]) -> None:
     out.print(table)
     for part, counts in plan["windows"].items():
         shown = ", ".join(f"{n} {name}" for name, n in counts.items())
-        out.print(f"{part}: {len(plan['split'][part])} people, windows: {shown}")
+        out.print(f"{part}: {len((plan['split'] or plan['counts'])[part])} people, windows: {shown}")
 
 
 def _print_training(result: dict[str, Any]) -> None:
@@ -478,8 +469,7 @@ def _status(arguments: list[str]) -> int:
             problem.show()
             return 2
         message = " ".join(problem.format_message().split()).removesuffix(".")
-        command_path = problem.ctx.command_path if problem.ctx else "bothways"
-        raise UserError(f"{message}; see `{command_path} --help`") from None
+        raise UserError(f"{message}; see `{problem.ctx.command_path if problem.ctx else 'bothways'} --help`") from None
     return 0
 
 
@@ -502,7 +492,7 @@ def main() -> None:
     except MemoryError:
         status, message = 2, "error: not enough memory; lower training.batch_size or windows.window_s"
     except OSError as problem:
-        status, message = 2, f"error: {problem}; check the path, its permissions and the space left"
+        status, message = 2, f"error: {problem.filename or 'output'}: {plain_words(problem)}; check the path and space"
     except KeyboardInterrupt as stop:
         status, word = (143, "terminated") if isinstance(stop, _Terminated) else (130, "interrupted")
         message = f"{word}: {stop}" if stop.args else word

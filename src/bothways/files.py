@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from bothways.errors import BothwaysWarning, UserError
+from bothways.errors import BothwaysWarning, UserError, plain_words
 
 
 def sha256_file(path: Path) -> str:
@@ -68,7 +68,8 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError:
         raise UserError(f"{path}: expected a file here, found none; check the path") from None
     except (OSError, ValueError, RecursionError) as problem:
-        raise UserError(f"{path}: expected JSON, but it cannot be read ({problem})") from None
+        why = plain_words(problem) if isinstance(problem, OSError) else problem
+        raise UserError(f"{path}: expected JSON, but it cannot be read ({why})") from None
 
 
 OURS = ("store.json", "manifest.json", "predictions.json")

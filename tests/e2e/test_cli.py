@@ -260,7 +260,7 @@ MISTAKES: dict[str, tuple[list[str], list[str]]] = {
     "pretrain: out is there": (swap(PRETRAIN, "NEW", "BAD/empty"), ["already exists", "--overwrite"]),
     "pretrain: unknown subject": ([*PRETRAIN, "--split", "BAD/unknown.json"], ["42 (test)"]),
     "finetune: no labels": (swap(FINETUNE, "LABELS", "BAD/nowhere.csv"), ["BAD/nowhere.csv"]),
-    "finetune: no column": (swap(FINETUNE, "LABELS", "BAD/no_column.csv"), ["add label"]),
+    "finetune: no column": (swap(FINETUNE, "LABELS", "BAD/no_column.csv"), ["labels.column=NAME"]),
     "finetune: empty labels": (swap(FINETUNE, "LABELS", "BAD/empty.csv"), ["an empty file"]),
     "finetune: no label": (swap(FINETUNE, "LABELS", "BAD/no_label.csv"), ["expected labelled rows"]),
     "finetune: no match": (swap(FINETUNE, "LABELS", "BAD/no_match.csv"), ["other_1.edf", "none of 2 rows"]),

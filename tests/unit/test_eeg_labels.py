@@ -208,7 +208,7 @@ def test_times_that_are_no_seconds_of_the_recording(tmp_path, onset, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("subject,klass\n1,b\n", "expected the columns subject, label, got subject, klass; add label"),
+        ("subject,klass\n1,b\n", "expected a column 'label' with the labels, got klass; name the one"),
         ("name,label\n1,b\n", "expected the columns file, label, got name, label; add file"),
         (
             "subject,onset_s,duration_s,label\n1,0,5,b\n",
@@ -332,3 +332,24 @@ def test_annotations_of_a_recording_are_left_out_as_labels(tmp_path):
     write_edf(night / "sub-1-Hypnogram.edf", noise_uv(seed=1), names)
     write_edf(night / "sub-1-PSG.edf", noise_uv(seed=2), names)
     assert [one.file for one in scan([night])] == ["sub-1-Hypnogram.edf", "sub-1-PSG.edf", "sub-2-PSG.edf"]
+
+
+def test_participants_of_bids_label_people(tmp_path):
+    """The column of the classes has to be named; `sub-` or not, it is the same person."""
+    text = "participant_id\tage\tGroup\nsub-1\t30\tpatient\nsub-2\t40\tcontrol\nsub-3\t50\tn/a\n"
+    path = write(tmp_path / "participants.tsv", text)
+    store = a_store(*(entry(f"sub-{n}.edf", subject=str(n)) for n in (1, 2, 3)))
+    with pytest.raises(UserError, match="expected a column 'label' with the labels, got age, group; name the one that"):
+        find_labels(path, store)
+    spans = find_labels(path, store, LabelConfig(column="group"))
+    assert [(row.file, row.subject, row.label) for row in spans.rows] == [
+        ("", "sub-1", "patient"), ("", "sub-2", "control"),
+    ]  # fmt: skip
+    assert {note.code: note.message for note in spans.notes} == {
+        "columns_ignored": "columns not used: age", "no_class": "labels that are no class: n/a (1)",
+    }  # fmt: skip
+    windows = cut_windows(store, WindowConfig(window_s=30, stride_s=30), spans)
+    assert [windows.classes[label] for label in windows.label if label >= 0] == ["patient", "control"]
+    assert [row.label for row in find_labels(path, store, LabelConfig(column="age")).rows] == ["30", "40", "50"]
+    both = write(tmp_path / "b.csv", "file,label,other\nsub-1.edf,a,x\nsub-2.edf,b,y\n")
+    assert [row.label for row in read_labels(both, column="other").rows] == ["x", "y"]

@@ -111,6 +111,19 @@ def test_epochs_that_overlap_are_said():
     assert recording.segments == [Segment(0, 301, 0.0), Segment(301, 602, 1.505), Segment(602, 903, 3.01)]
 
 
+def test_a_file_of_epochs_is_read_as_they_are(tmp_path):
+    path = tmp_path / "sub-1_task-epo.fif"
+    epochs_of([200, 600, 1200]).save(path, fmt="double", verbose="error")
+    recording, held = read_recording(path), from_mne(epochs_of([200, 600, 1200]))
+    np.testing.assert_allclose(recording.data_uv, held.data_uv, atol=1e-4)
+    assert (recording.events, recording.segments) == (held.events, held.segments)
+    assert (recording.format, codes(recording)) == ("Epochs", ["gaps"])
+    np.testing.assert_allclose(read_recording(path, unit="mV").data_uv, held.data_uv / 1e3, atol=1e-6)
+    path.write_bytes(path.read_bytes()[:3000])
+    with pytest.raises(UserError, match="expected mne's Epochs, but "):
+        read_recording(path)
+
+
 def test_each_of_two_epochs_that_overlap_keeps_its_label(tmp_path):
     store = prepare([from_mne(epochs_of([200, 300, 800]), name="sub-1_e")], tmp_path / "store")
     windows = cut_windows(store, WindowConfig(window_s=1.5, stride_s=1.5), labels_from_events(store))

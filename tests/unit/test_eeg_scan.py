@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import sys
@@ -6,7 +7,7 @@ import pytest
 
 from bothways.eeg import LeftOut, check, prepare, scan
 from bothways.eeg.scan import by_ending, ends_with, read_table
-from bothways.errors import UserError
+from bothways.errors import UserError, plain_words
 from recordings import noise_uv, write_edf
 
 
@@ -229,3 +230,30 @@ def test_names_that_are_not_utf8_are_shown_with_replacements(tmp_path):
     assert len(set(files)) == 8
     whole = f"{tmp_path.as_posix()[1:]}/a\ufffd/bad\ufffd.edf"
     assert files[4:6] == [whole, f"{whole}#2"]
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EACCES, "permission is denied"), (errno.EISDIR, "it is a folder"),
+        (errno.ENAMETOOLONG, "its name is too long"), (errno.ENOENT, "it is not there (any more)"),
+        (errno.EBADF, "Bad file descriptor"),
+    ],
+)  # fmt: skip
+def test_what_the_system_says_in_plain_words(number, words):
+    assert plain_words(OSError(number, os.strerror(number), "/x")) == words
+
+
+def test_paths_that_cannot_be_looked_at(tmp_path, monkeypatch):
+    with pytest.raises(UserError, match=r"x\.edf: cannot be read: its name is too long; check the path$"):
+        scan([tmp_path / f"{'x' * 300}.edf"])
+    with pytest.raises(UserError, match=r"expected a CSV file, but it is a folder; check the path$"):
+        read_table(tmp_path, ())
+    path = write_edf(tmp_path / "sub-1.edf", noise_uv(), ["Fp1", "Fp2", "C3", "C4"])
+
+    def denied(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied", "/x")
+
+    monkeypatch.setattr("pathlib.Path.open", denied)
+    (entry,) = check([path])["recordings"]
+    assert entry["reason"] == f"{path}: cannot be read: permission is denied"

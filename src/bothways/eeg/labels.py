@@ -139,7 +139,7 @@ def find_labels(source: str | Path, store: Store, rules: LabelConfig | None = No
         annotated, notes = read_annotations(path, [(r.file, r.meas_date) for r in store.recordings])
         rows = [Span(one.file, *event) for one in annotated for event in one.events]
         return _as_classes(Spans(rows, notes), rules, str(path))
-    return _as_classes(read_labels(path, rules.duration_s), rules, str(path))
+    return _as_classes(read_labels(path, rules.duration_s, rules.column), rules, str(path))
 
 
 def labels_from_events(store: Store, rules: LabelConfig | None = None) -> Spans:
@@ -236,8 +236,10 @@ def _counted(labels: Mapping[str, int]) -> str:
     return ", ".join(shown[:20]) + (f" and {len(shown) - 20} more" if len(shown) > 20 else "")
 
 
-def read_labels(path: str | Path, duration_s: float | None = None) -> Spans:
+def read_labels(path: str | Path, duration_s: float | None = None, column: str = "label") -> Spans:
     """Reads a CSV `file,label`, `subject,label` or `file,onset_s,duration_s,label[,channel][,subject]`.
+
+    BIDS's `participant_id` is taken for `subject`: participants.tsv labels people.
 
     A row without onset and duration labels the whole recording, one without a file every recording of the subject.
     Labels stay the text they are. Rows without a label are left out and counted; other columns are ignored and named.
@@ -245,13 +247,28 @@ def read_labels(path: str | Path, duration_s: float | None = None) -> Spans:
     Args:
         path: the CSV.
         duration_s: of rows with an onset that state none.
+        column: the one that holds the labels.
 
     Raises:
         UserError: not readable, a column missing, a time that is no number of seconds, or no labelled row.
     """
     path = Path(path)
     table = read_table(path, ())
-    columns = next(iter(table.values())).keys() if table else set()
+    columns = set(next(iter(table.values()))) if table else set()
+    column = column.lower()
+    if columns & {"file", "subject", "participant_id"} and column not in columns:
+        others = ", ".join(sorted(columns - {"file", "subject", "participant_id", "onset_s", "duration_s", "channel"}))
+        raise UserError(
+            f"{path}: expected a column {column!r} with the labels, got {others or 'none besides names and times'}; "
+            "name the one that holds them: --set labels.column=NAME"
+        )
+    renamed = {column: "label"} | ({} if "subject" in columns else {"participant_id": "subject"})
+    dropped = {"label"} - {column}
+    table = {
+        line: {renamed.get(name, name): cell for name, cell in row.items() if name not in dropped}
+        for line, row in table.items()
+    }
+    columns = {renamed.get(name, name) for name in columns}
     who = "subject" if "subject" in columns and "file" not in columns else "file"
     if not columns >= {who, "label"}:
         read_table(path, (who, "label"))  # says which is missing

@@ -24,6 +24,7 @@ from bothways.eeg.recording import (
     place_events,
     placed,
     possible_uv,
+    take_rows,
     unit_in_uv,
 )  # fmt: skip
 from bothways.errors import UserError
@@ -139,6 +140,28 @@ def from_mne(source: Any, *, name: str = "", subject: str = "", session: str = "
     else:
         raise UserError(f"{path}: expected an mne Raw or Epochs, got {type(source).__name__}")
     return replace(recording, subject=subject, session=session)
+
+
+def read_epochs(path: Path, unit: str | None) -> Recording:
+    """Reads a FIF file of mne's Epochs (`…-epo.fif`); see `from_mne` and `recording.read_recording`.
+
+    Raises:
+        UserError: mne does not read it, or it holds no EEG or no data.
+    """
+    import mne
+
+    try:
+        with mne.utils.use_log_level("error"):
+            epochs = mne.read_epochs(path, preload=True)
+    except (OSError, MemoryError):
+        raise
+    except Exception as problem:  # mne's readers raise all kinds on damaged files
+        why = " ".join(f"{type(problem).__name__}: {problem}".split())[:300]
+        raise UserError(f"{path}: expected mne's Epochs, but {why}; check that it was copied whole") from None
+    recording = _of_epochs(path, epochs)
+    factor = (unit_in_uv(unit or "V") or 1e6) / 1e6  # mne takes them for volts
+    rows = take_rows(recording.data_uv, range(len(recording.ch_names)), [factor] * len(recording.ch_names))
+    return recording if unit is None else replace(recording, data_uv=rows)
 
 
 def _of_epochs(path: Path, epochs: Any) -> Recording:

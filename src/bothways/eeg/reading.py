@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bothways.errors import UserError
+from bothways.errors import UserError, plain_words
 
 
 def no_memory_error(path: Path) -> UserError:
@@ -20,7 +20,6 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        why = " ".join(str(problem.strerror or problem).split())
-        raise UserError(f"{path}: cannot be read: {why}") from None
+        raise UserError(f"{path}: cannot be read: {plain_words(problem)}") from None
     except MemoryError:
         raise no_memory_error(path) from None

@@ -216,6 +216,7 @@ def read_recording(path: str | Path, *, unit: str | None = None, sfreq_hz: float
 
 
 def _read(path: Path, unit: str | None, sfreq_hz: float | int | None) -> Recording:
+    from bothways.eeg.objects import read_epochs
     from bothways.eeg.other_formats import read_with_mne
     from bothways.eeg.persyst import read_persyst
     from bothways.eeg.table_files import TABLE_ENDINGS
@@ -228,6 +229,8 @@ def _read(path: Path, unit: str | None, sfreq_hz: float | int | None) -> Recordi
         raise UserError(f"{path}: the file states its own rate, so sfreq_hz cannot be {sfreq_hz:g}; leave it out")
     if path.is_file() and _looks_like_edf(path):
         return _read_edf(open_edf(path), unit)
+    if re.search(r"(?i)[-_]epo\.fif(\.gz)?$", path.name):  # as mne names them
+        return read_epochs(path, unit)
     if path.name.lower().endswith(XDF_ENDINGS):
         return read_xdf(path, unit)
     if path.suffix.lower() == ".lay":

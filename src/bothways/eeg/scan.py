@@ -13,7 +13,7 @@ from bothways.eeg.channels import shown
 from bothways.eeg.recording import Recording, read_recording
 from bothways.eeg.table_files import TABLE_ENDINGS
 from bothways.eeg.tables import why_no_recording
-from bothways.errors import UserError
+from bothways.errors import UserError, plain_words
 
 EXTENSIONS = (
     ".edf", ".bdf", ".rec", ".gdf", ".vhdr", ".ahdr", ".set", ".fif", ".fif.gz", ".cnt", ".eeg", ".data", ".raw",
@@ -101,7 +101,7 @@ def scan(
                 found[id(root)] = _in_memory(root, taken)
             continue
         root = Path(root)
-        if not root.exists():
+        if not _exists(root):
             raise UserError(f"{root}: expected a file or folder here, found none; check the path")
         single = root.is_file() or (root.name.lower().endswith(_FOLDERS) and _is_whole(root))
         for path in [root] if single else sorted(_walk(root, passed)):
@@ -152,6 +152,13 @@ def _without_annotations(found: list[Found], passed: list[LeftOut]) -> list[Foun
             reason = f"annotations only, of {labels[id(one)]}: no recording, but labels (finetune --labels)"
             passed.append(LeftOut(one.file, "annotations", reason))
     return [one for one in found if id(one) not in labels]
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as problem:  # a name too long, a folder that may not be looked into
+        raise UserError(f"{path}: cannot be read: {plain_words(problem)}; check the path") from None
 
 
 def _in_memory(recording: Recording, taken: set[str]) -> Found:
@@ -310,7 +317,7 @@ def read_table(path: Path, required: tuple[str, ...]) -> dict[int, dict[str, str
     try:
         content = path.read_bytes()
     except OSError as problem:
-        raise UserError(f"{path}: expected a CSV file, but {problem.strerror}; check the path") from None
+        raise UserError(f"{path}: expected a CSV file, but {plain_words(problem)}; check the path") from None
     if b"\0" in content:
         raise UserError(f"{path}: expected a CSV file, but it is no text in UTF-8 or Latin-1; save it as UTF-8")
     try:

@@ -39,7 +39,7 @@ from bothways.eeg.table_files import (
     read_header,
     read_table_file,
 )  # fmt: skip
-from bothways.errors import UserError
+from bothways.errors import UserError, plain_words
 from bothways.files import read_json
 
 _TIME = re.compile(
@@ -172,8 +172,10 @@ def why_no_recording(path: Path) -> tuple[str, str] | None:
             ]
         stated_hz = _rate(path, beside) or stated_hz
     except (UserError, OSError, ValueError) as problem:
-        why = problem.strerror if isinstance(problem, OSError) else None
-        return None if parquet else ("not_read", why or one_line(problem).removeprefix(f"{path}: "))
+        if isinstance(problem, OSError) and problem.errno is not None:
+            return None if parquet else ("not_read", plain_words(problem))
+        why = one_line(problem).removeprefix(f"{path}: ")
+        return None if parquet else ("not_read", why)
     time, _, others = sort_columns(names, beside)
     channels = parse_labels([column.name for column in others])
     places = [channel.anode for column, channel in zip(others, channels) if numeric[column.index]]
