@@ -5,7 +5,7 @@ import pytest
 
 from bothways.config import SignalConfig
 from bothways.eeg import Segment, assess, check, preprocess, read_recording
-from bothways.eeg.preprocess import robust_scale
+from bothways.eeg.preprocess import _convolved, robust_scale
 from bothways.eeg.quality import flat_samples
 from recordings import noise_uv, write_edf
 
@@ -218,3 +218,11 @@ def test_a_notch_above_the_rate_is_said(tmp_path):
     recording = recording_of(tmp_path, noise_uv(1, 4000), 100)
     message = preprocess(recording, SignalConfig(notch_hz=60)).notes[-1].message
     assert message == "mains at 60 Hz cannot be taken out: the file has 100 Hz"
+
+
+def test_long_kernels_are_convolved_alike():
+    from scipy.signal import fftconvolve
+
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=40_000), rng.normal(size=30_001)
+    np.testing.assert_allclose(_convolved(a, b), fftconvolve(a, b), atol=1e-9)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float32, Float64
 from scipy import fft
-from scipy.signal import fftconvolve
 
 from bothways.config import SignalConfig
 from bothways.eeg.quality import HALO_S, flat_samples, median
@@ -205,7 +204,11 @@ def _kernel(
 
 def _convolved(a: Float64[np.ndarray, " K"], b: Float64[np.ndarray, " k"]) -> Float64[np.ndarray, " n"]:
     """Directly where that takes a moment; at hundreds of kHz it would take hours."""
-    return np.convolve(a, b) if len(a) * len(b) < 10**9 else fftconvolve(a, b)
+    if len(a) * len(b) < 10**9:
+        return np.convolve(a, b)
+    n = len(a) + len(b) - 1  # by hand, for scipy.signal takes longer to import than a recording to prepare
+    n_fft = fft.next_fast_len(n, real=True)
+    return fft.irfft(fft.rfft(a, n_fft) * fft.rfft(b, n_fft), n_fft)[:n]
 
 
 def _low_pass(cutoff_hz: float, width_hz: float, sfreq_hz: float) -> Float64[np.ndarray, " K"]:
