@@ -225,9 +225,12 @@ NIHON_STEP_UV = (3199.902 + 3200) / 65535
 
 def write_nihon(
     folder: Path, blocks_uv: Sequence[np.ndarray] | np.ndarray, labels: Sequence[str], sfreq_hz: float,
-    events: Events = (),
+    events: Events = (), *, begins: Sequence[str] = ("100201102030",),
 ) -> Path:  # fmt: skip
-    """Nihon Kohden: `.EEG` (one data block for each of `blocks_uv`), `.PNT`, `.21E`, `.LOG` (whole seconds)."""
+    """Nihon Kohden: `.EEG` (one data block for each of `blocks_uv`), `.PNT`, `.21E`, `.LOG` (whole seconds).
+
+    `begins`: yymmddHHMMSS of each block, written as binary-coded decimals.
+    """
     blocks = [blocks_uv] if isinstance(blocks_uv, np.ndarray) else list(blocks_uv)
     version = b"EEG-1100C V01.00"
     n = len(labels)
@@ -242,6 +245,7 @@ def write_nihon(
         file[control + 18 + 20 * number : control + 22 + 20 * number] = struct.pack("<I", len(file))
         head = bytearray(0x27 + 10 * n)
         head[0x1A:0x20] = struct.pack("<HI", int(sfreq_hz), round(block.shape[1] * 10 / sfreq_hz))
+        head[0x14:0x1A] = bytes.fromhex(begins[number])
         head[0x26] = n
         for i in range(n):
             head[0x27 + 10 * i] = i

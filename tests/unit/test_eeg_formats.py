@@ -271,10 +271,23 @@ def test_pauses_of_egi_are_gaps(tmp_path):
     assert codes(recording) == ["gaps", "events_outside", "unknown_names", "reader"]
 
 
-def test_blocks_of_nihon_kohden_are_pieces(tmp_path):
-    path = write.write_nihon(tmp_path, [DATA_UV[:, :600], DATA_UV[:, 600:]], NAMES, 200)
+@pytest.mark.parametrize(
+    ("second", "onset_s"),
+    [
+        ("100201102130", 60.0),
+        ("100201102033", 3.0),
+        ("100201102034", 3.0),
+        ("100201102000", 3.0),
+        ("100231102130", 3.0),
+    ],
+)
+def test_blocks_of_nihon_kohden_are_pieces(tmp_path, second, onset_s):
+    """At the time in the second one's header where that is possible, and more than its second later than expected."""
+    blocks = [DATA_UV[:, :600], DATA_UV[:, 600:]]
+    path = write.write_nihon(tmp_path, blocks, NAMES, 200, EVENTS, begins=["100201102030", second])
     recording = read_recording(path)
-    assert [(segment.start, segment.stop) for segment in recording.segments] == [(0, 600), (600, 1600)]
+    assert segments(recording) == [(0, 600, 0.0), (600, 1600, onset_s)]
+    assert [(event.start_sample, event.onset_s) for event in recording.events] == [(400, 2.0), (1000, onset_s + 2.0)]
     np.testing.assert_allclose(recording.data_uv, DATA_UV, rtol=0, atol=write.NIHON_STEP_UV / 2)
 
 

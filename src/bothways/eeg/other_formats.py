@@ -9,6 +9,8 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -395,6 +397,10 @@ def _times(
         raise UserError(f"{path}: no data: the file marks all of it as skipped; leave the file out")
     if len(segments) > 1 or holes:
         notes.append(Note("gaps", f"{len(segments)} pieces, cut where the file marks a boundary or a skip"))
+    if type(raw).__name__ == "RawNihon":  # its events count the stored seconds
+        stored, segments = segments, _nihon_onsets(path, raw, segments, sfreq_hz)
+        if segments != stored:
+            events = [(true_time_s(at_s, segments, sfreq_hz), s, label, on) for at_s, s, label, on in events]
     known = {(whole_sample(onset_s * sfreq_hz), label) for onset_s, _, label, _ in events}
     # EGI's stimulus channels number the codes that the annotations name
     for pick in (i for i, kind in enumerate(types) if kind == "stim" and type(raw).__name__ != "RawMff"):
@@ -404,3 +410,25 @@ def _times(
             if (sample, label) not in known:  # some readers give triggers as annotations too
                 events.append((true_time_s(sample / sfreq_hz, segments, sfreq_hz), 0.0, label, []))
     return segments, place_events(events, segments, sfreq_hz, notes)
+
+
+def _nihon_onsets(path: Path, raw: Any, segments: list[Segment], sfreq_hz: float) -> list[Segment]:
+    """Nihon Kohden's blocks with the onsets that their headers give, in whole seconds."""
+    blocks = raw._raw_extras[0]["header"]["controlblocks"][0]["datablocks"]
+    if len(blocks) != len(segments):
+        return segments
+    begins = []
+    with path.open("rb") as file:
+        for block in blocks:
+            file.seek(int(block["address"]) + 0x14)
+            try:
+                begins.append(datetime.strptime(file.read(6).hex(), "%y%m%d%H%M%S"))
+            except ValueError:
+                return segments
+    timed = [segments[0]]
+    for begin, segment in zip(begins[1:], segments[1:]):
+        last = timed[-1]
+        follows_s = last.onset_s + (last.stop - last.start) / sfreq_hz
+        onset_s = (begin - begins[0]).total_seconds()
+        timed.append(replace(segment, onset_s=onset_s if onset_s > follows_s + 1 else follows_s))
+    return timed
