@@ -121,7 +121,10 @@ def read_table_recording(path: Path, unit: str | None = None, sfreq_hz: float | 
         data_uv = np.empty((len(picked[rows]), n), np.float32)
         for row, column in zip(data_uv, picked[rows]):
             factor = unit_in_uv(unit or column.unit or "uV") or 1.0
-            row[:] = possible_uv(_numbers(table.read(column.index, None)) * factor)
+            at = 0
+            for chunk in table.read(column.index, None).chunks:  # double precision is held for one at a time
+                row[at : at + len(chunk)] = possible_uv(_numbers(chunk) * factor)
+                at += len(chunk)
         return data_uv
 
     data_uv = held_or_lazy((len(picked), n), read)
