@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import vendor_files as write
-from bothways.eeg import read_recording, scan
+from bothways.eeg import companions, read_recording, scan
 from bothways.eeg.source import source_files, source_hash
 from bothways.errors import UserError
 from recordings import noise_uv, write_brainvision
@@ -254,6 +254,20 @@ def test_events_of_gdf_that_last(tmp_path):
     assert [(e.start_sample, e.label, e.duration_s) for e in recording.events] == [(400, "7", 0.5), (1000, "9", 0.2)]
 
 
+@pytest.mark.parametrize(
+    ("trial", "why"),
+    [
+        ("import os; os.abort()", "its maker's library fails on it"),
+        ("import time; time.sleep(60)", "its maker's library was not done with it after 0 s"),
+    ],
+)
+def test_an_ant_file_is_tried_in_another_process(tmp_path, monkeypatch, trial, why):
+    path = make(tmp_path, "ant")
+    monkeypatch.setattr(companions, "_TRIAL", trial)
+    monkeypatch.setattr(companions, "TRIAL_S", 0.4 if "after" in why else 9.0)
+    assert refused(path) == f"expected an ANT file, but {why}; check that it was copied whole"
+
+
 def test_an_ant_file_without_its_description_is_refused(tmp_path):
     """The maker's library would end the process."""
     path = make(tmp_path, "ant", info=False)
@@ -380,7 +394,7 @@ def test_headers_of_persyst_that_are_refused(tmp_path, old, new, message):
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc, to measure memory")
 def test_many_mutants(tmp_path):
-    """As in test_eeg_fuzz; without ANT, whose library ends the process, and the folder of EGI."""
+    """As in test_eeg_fuzz; without ANT, whose library harms the process's memory, and the folder of EGI."""
     from test_eeg_fuzz import run
 
     names = [name for name in WRITERS if name not in ("ant", "mff")]

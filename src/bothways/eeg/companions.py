@@ -3,6 +3,8 @@
 import importlib.util
 import io
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 from bothways.errors import UserError
@@ -61,8 +63,21 @@ def check_egi(path: Path) -> None:
             raise UserError(f"{path}: {why}; check that it was copied whole")
 
 
+TRIAL_S = 9.0
+_TRIAL = """
+import sys
+from antio import read_cnt
+from antio.parser import read_info, read_triggers
+cnt = read_cnt(sys.argv[1])
+read_info(cnt), read_triggers(cnt)
+n = cnt.get_sample_count()
+for start in range(0, n, 10_000):
+    cnt.get_samples(start, min(start + 10_000, n))
+"""
+
+
 def check_ant(path: Path) -> None:
-    """Refuses an ANT file without its chunk about the recording, which ends the process in the maker's library."""
+    """Refuses a damaged ANT file: in the maker's library it ends the process, or never ends, so another one tries."""
     with path.open("rb") as file:
         wide = file.read(4) == b"RF64"
         size, head = (8, "<4sQ") if wide else (4, "<4sI")
@@ -70,6 +85,19 @@ def check_ant(path: Path) -> None:
         while len(chunk := file.read(4 + size)) == 4 + size:
             name, length = struct.unpack(head, chunk)
             if name == b"info":
-                return
+                return _try_ant(path)
             file.seek(length + length % 2, io.SEEK_CUR)
     raise UserError(f"{path}: expected an ANT file, but its end is missing; check that it was copied whole")
+
+
+def _try_ant(path: Path) -> None:
+    longest_s = TRIAL_S + path.stat().st_size / 2**20
+    try:
+        tried = subprocess.run(
+            [sys.executable, "-c", _TRIAL, str(path)], capture_output=True, timeout=longest_s, check=False
+        )
+        why = "" if tried.returncode == 0 else "its maker's library fails on it"
+    except subprocess.TimeoutExpired:
+        why = f"its maker's library was not done with it after {longest_s:.0f} s"
+    if why:
+        raise UserError(f"{path}: expected an ANT file, but {why}; check that it was copied whole")
