@@ -1,10 +1,12 @@
 """Small recordings for the tests, written byte by byte so that each field can be wrong on purpose."""
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+NAMES = ["Fp1", "Fp2", "C3", "C4"]
 GAIN_UV = 0.1
 """Microvolts in one digital step of `write_edf`."""
 
@@ -104,6 +106,15 @@ def _tal(time_s: float, annotations: Sequence[tuple[float, float | None, str]]) 
         stamp = f"+{onset_s:g}" + ("" if duration_s is None else f"\x15{duration_s:g}")
         entries.append(f"{stamp}\x14{text}\x14\x00".encode())
     return b"".join(entries)
+
+
+def write_five(folder: Path) -> Path:
+    """Writes five recordings, of which one is a copy and one is broken."""
+    for number in (1, 2, 3):
+        write_edf(folder / f"sub-{number}_rest.edf", noise_uv(seed=number), NAMES)
+    (folder / "sub-4_bad.edf").write_bytes(b"no")
+    shutil.copy(folder / "sub-2_rest.edf", folder / "sub-5_copy.edf")
+    return folder
 
 
 def write_brainvision(path: Path, data_uv: np.ndarray, labels: Sequence[str], sfreq_hz: float = 200) -> Path:

@@ -38,3 +38,13 @@ def entry(
 
 def a_store(*recordings: StoredRecording) -> Store:
     return Store(Path("store"), {"baseline": []}, SignalConfig(), list(recordings))
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Returns all files below a folder."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def names(folder: Path) -> list[str]:
+    """Returns what lies in a folder."""
+    return sorted(path.name for path in folder.iterdir())

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from bothways.errors import BothwaysWarning, UserError
+from bothways.errors import BothwaysWarning, UserError, plain_words
 
 
 def sha256_file(path: Path) -> str:
@@ -70,7 +70,8 @@ def readable(path: Path) -> Iterator[BinaryIO]:
     except FileNotFoundError:
         raise UserError(f"{path}: expected a file here, found none; check the path") from None
     except (OSError, ValueError) as problem:
-        raise UserError(f"{path}: expected a file, but it cannot be read ({problem})") from None
+        why = plain_words(problem) if isinstance(problem, OSError) else problem
+        raise UserError(f"{path}: expected a file, but it cannot be read ({why})") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise UserError(f"{path}: expected a file, got a folder, a pipe or a device; check the path")

@@ -5,19 +5,25 @@ is not run again in them, as Python's own pools would do. Each task is given to 
 takes only its own task along.
 """
 
+import logging
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe, wait
+from pathlib import Path
 from typing import Any
 
 from bothways.errors import UserError
 
 ANSWER_S = 10
 """How long a cluster may take to answer."""
+CGROUPS = Path("/sys/fs/cgroup")
 _AHEAD = 2
 """Tasks that each thread of a cluster has waiting: it need not wait for the network, and an end loses little."""
 
@@ -53,14 +59,12 @@ def in_processes(function: Callable[[Any], Any], tasks: Iterable[Any], n: int) -
     def give(worker: _Worker | None = None) -> None:
         """Gives the next task to a worker, or a new one; without a task the worker ends."""
         for task in waiting:
-            try:
-                worker = worker or _Worker(function)
-                worker.connection.send(task)
-            except ConnectionError:  # it ended while it had nothing to do
-                assert worker is not None
+            if worker is not None and not worker.takes(task):  # it ended while it had nothing to do
                 worker.end()
+                worker = None
+            if worker is None:
                 worker = _Worker(function)
-                worker.connection.send(task)
+                worker.takes(task)  # if it ends at once, its task is lost like any other
             busy[worker.connection] = worker, task
             return
         if worker is not None:
@@ -93,14 +97,26 @@ class _Worker:
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.connection, theirs = Pipe()
         path = os.pathsep.join(filter(None, sys.path))
-        self.process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", "from bothways.workers import serve; serve()",
-             str(theirs.fileno())],
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
-            env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-        )  # fmt: skip
-        theirs.close()
-        self.connection.send(function)
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-W", "ignore", "-c", "from bothways.workers import serve; serve()",
+                 str(theirs.fileno())],
+                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
+                env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+            )  # fmt: skip
+        except OSError as problem:
+            raise UserError(f"no process can be started ({problem.strerror}); use fewer --workers") from None
+        finally:
+            theirs.close()
+        self.takes(function)
+
+    def takes(self, what: Any) -> bool:
+        """Sends it something, unless it has ended."""
+        try:
+            self.connection.send(what)
+        except ConnectionError:
+            return False
+        return True
 
     def end(self, *, kill: bool = False) -> str:
         """Ends the process and says in words how it ended."""
@@ -108,14 +124,15 @@ class _Worker:
         if kill:
             self.process.kill()
         status = self.process.wait()
-        assert self.process.stdin is not None
-        self.process.stdin.close()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
         return f"killed by {signal.Signals(-status).name}" if status < 0 else f"status {status}"
 
 
 def serve() -> None:
     """What a worker's process does until its connection ends, or the process that started it does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the first process ends the others
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # Ctrl-C goes to all; the first process ends the others
     threading.Thread(target=_end_with_parent, daemon=True).start()
     connection = Connection(int(sys.argv[1]))
     try:
@@ -141,6 +158,7 @@ def on_cluster(function: Callable[[Any], Any], tasks: Iterable[Any], address: st
 
     Raises:
         UserError: dask is not installed, or no scheduler or worker answers.
+        ConnectionError: the scheduler is gone.
     """
     try:
         from distributed import Client, KilledWorker, as_completed
@@ -151,30 +169,64 @@ def on_cluster(function: Callable[[Any], Any], tasks: Iterable[Any], address: st
     except (OSError, ValueError, RuntimeError) as error:
         why = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"{address}: no Dask scheduler answers ({why}); expected one such as tcp://host:8786") from None
-    with client:
-        try:
-            client.wait_for_workers(1, timeout=ANSWER_S)
-        except TimeoutError:
-            raise UserError(f"{address}: the Dask cluster has no workers; start some") from None
-        waiting = iter(tasks)
-        tasks_of: dict[Any, Any] = {}
+    own: BaseException | None = None
+    told = logging.getLogger("distributed.client")
+    level = told.level
+    told.setLevel(logging.CRITICAL)  # it prints a traceback where the scheduler is gone
+    try:
+        with client:
+            try:
+                client.wait_for_workers(1, timeout=ANSWER_S)
+            except TimeoutError:
+                raise UserError(f"{address}: the Dask cluster has no workers; start some") from None
+            waiting = iter(tasks)
+            tasks_of: dict[Any, Any] = {}
 
-        def submit() -> Iterator[Any]:
-            for task in waiting:
-                future = client.submit(function, task, pure=False)
-                tasks_of[future] = task
-                yield future
+            def submit() -> Iterator[Any]:
+                for task in waiting:
+                    future = client.submit(function, task, pure=False)
+                    tasks_of[future] = task
+                    yield future
 
-        submitted = submit()
-        threads = sum(client.nthreads().values())
-        first = [future for _, future in zip(range(_AHEAD * threads), submitted)]
-        finished = as_completed(first, loop=client.loop)
-        for future in finished:
-            problem = future.exception()
-            if problem is not None and not isinstance(problem, KilledWorker):
-                raise problem
-            result = future.result() if problem is None else Lost("the workers that had it ended")
-            yield tasks_of.pop(future), result
-            for further in submitted:
-                finished.add(further)
-                break
+            submitted = submit()
+            threads = sum(client.nthreads().values())
+            first = [future for _, future in zip(range(_AHEAD * threads), submitted)]
+            finished = as_completed(first, loop=client.loop)
+            for future in finished:
+                problem = future.exception()
+                if isinstance(problem, CancelledError):
+                    raise problem
+                if problem is not None and not isinstance(problem, KilledWorker):
+                    own = problem
+                    break
+                result = future.result() if problem is None else Lost("the workers that had it ended")
+                yield tasks_of.pop(future), result
+                for further in submitted:
+                    finished.add(further)
+                    break
+    except (CancelledError, OSError):  # of the connection, for a task's own is kept
+        raise ConnectionError("the Dask scheduler is gone, or cannot be reached any more") from None
+    finally:
+        told.setLevel(level)
+    if own is not None:
+        raise own
+
+
+def available_bytes() -> int:
+    """How much memory there is to take: in the machine, and in the control groups that this process belongs to."""
+    free = [sys.maxsize]
+    with suppress(OSError):
+        free += [1024 * int(n) for n in re.findall(r"MemAvailable: *(\d+)", Path("/proc/meminfo").read_text())]
+        for kind, own in re.findall(r"(?m)^\d+:(memory)?:/(.*)$", Path("/proc/self/cgroup").read_text()):
+            top = CGROUPS / kind
+            limit, used = (
+                ("memory.limit_in_bytes", "memory.usage_in_bytes") if kind else ("memory.max", "memory.current")
+            )
+            for folder in (top / own, *(top / own).parents)[: len(Path(own).parts) + 1]:
+                with suppress(OSError, ValueError):  # none here, or no limit
+                    most, taken = (int((folder / name).read_text()) for name in (limit, used))
+                    kept = re.findall(r"(?m)^(?:total_)?inactive_file (\d+)", (folder / "memory.stat").read_text())
+                    free.append(
+                        most - taken + max(map(int, kept), default=0)
+                    )  # files are kept only while there is room
+    return max(min(free), 0)

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 
 from bothways import cli
 from bothways.config import FinetuneConfig
+from bothways.eeg import preparing
 from bothways.training import save_run
 from models import FORMS
 from people import CHANNELS, TINY, WINDOWS, Chain, alpha_uv, write_people
@@ -258,7 +260,7 @@ MISTAKES: dict[str, tuple[list[str], list[str]]] = {
     "pretrain: out is there": (swap(PRETRAIN, "NEW", "BAD/empty"), ["already exists", "--overwrite"]),
     "pretrain: unknown subject": ([*PRETRAIN, "--split", "BAD/unknown.json"], ["42 (test)"]),
     "finetune: no labels": (swap(FINETUNE, "LABELS", "BAD/nowhere.csv"), ["BAD/nowhere.csv"]),
-    "finetune: no column": (swap(FINETUNE, "LABELS", "BAD/no_column.csv"), ["add label"]),
+    "finetune: no column": (swap(FINETUNE, "LABELS", "BAD/no_column.csv"), ["labels.column=NAME"]),
     "finetune: empty labels": (swap(FINETUNE, "LABELS", "BAD/empty.csv"), ["an empty file"]),
     "finetune: no label": (swap(FINETUNE, "LABELS", "BAD/no_label.csv"), ["expected labelled rows"]),
     "finetune: no match": (swap(FINETUNE, "LABELS", "BAD/no_match.csv"), ["other_1.edf", "none of 2 rows"]),
@@ -281,7 +283,7 @@ MISTAKES: dict[str, tuple[list[str], list[str]]] = {
     "evaluate: pretrained": (["eeg", "evaluate", "PRE"], ["expected a fine-tuned run", "finetune"]),
     "evaluate: a store": (["eeg", "evaluate", "STORE"], ["expected a run"]),
     "evaluate: part": (["eeg", "evaluate", "FINE", "--part", "train"], ["test or validation", "train"]),
-    "evaluate: no manifest": (["eeg", "evaluate", "BAD/no_manifest"], ["manifest.json"]),
+    "evaluate: no manifest": (["eeg", "evaluate", "BAD/no_manifest"], ["the run is not finished", "checkpoints/step-"]),
     "evaluate: damaged": (["eeg", "evaluate", "BAD/cut"], ["model.safetensors", "damaged"]),
     "evaluate: no store": (["eeg", "evaluate", "FINE", "--data", "BAD/empty"], ["expected a prepared store"]),
     "predict: pretrained": (swap(PREDICT, "FINE", "PRE"), ["expected a fine-tuned run"]),
@@ -314,8 +316,66 @@ def test_a_mistake_is_one_line(
     assert list(tmp_path.iterdir()) == []  # nothing half made is left
 
 
-def test_wrong_usage_has_status_2(bothways: Call, chain: Chain) -> None:
-    for arguments in (["eeg", "pretrain"], ["eeg", "nonsense"], ["eeg", "check"], ["eeg", "evaluate", "--wat"]):
-        code, _, err = bothways(*arguments)
-        assert code == 2
-        assert "Traceback" not in err
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("eeg pretrain", "Missing option '--data'; see `bothways eeg pretrain --help`"),
+        ("eeg check", "Missing argument 'paths'; see `bothways eeg check --help`"),
+        ("eeg nonsense", "No such command 'nonsense'; see `bothways eeg --help`"),
+        ("eeg evaluate --dat x", "No such option: --dat"),
+        ("--wat", "No such option: --wat; see `bothways --help`"),
+        ("eeg prepare x --out y --workers 0", "Invalid value for '--workers': "),
+    ],
+)
+def test_wrong_usage_is_one_line(fails: Callable[..., str], arguments: str, said: str) -> None:
+    assert fails(*arguments.split()).startswith(said)
+
+
+@pytest.mark.parametrize("arguments", [[], ["eeg"]])
+def test_no_command_shows_the_help(bothways: Call, arguments: list[str]) -> None:
+    code, out, err = bothways(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("Usage: bothways ")
+    assert "--help" in err
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+)
+def test_a_stopped_prepare_says_how_it_goes_on(
+    bothways: Call, chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, status: int, word: str
+) -> None:
+    real, begun = preparing.prepare_one, 0
+
+    def stopped(task: preparing.Task) -> preparing.Result:
+        nonlocal begun
+        begun += 1
+        if begun == 4:
+            os.kill(os.getpid(), number)
+        return real(task)
+
+    command = ("eeg", "prepare", chain.data, "--out", tmp_path / "store", "--workers", 1)
+    handler = signal.getsignal(signal.SIGTERM)
+    with monkeypatch.context() as patch:
+        patch.setattr(preparing, "prepare_one", stopped)
+        code, _, err = bothways(*command)
+    signal.signal(signal.SIGTERM, handler)
+    work = tmp_path / ".store.partial"
+    again = f"run it again, it goes on after the 3 recordings that are finished (in {work})"
+    assert (code, err.splitlines()[-1]) == (status, f"{word}: {tmp_path / 'store'}: {again}")
+    assert "Traceback" not in err
+    code, out, _ = bothways(*command)
+    assert code == 0
+    assert "3 recordings had been finished before and were kept" in out
+
+
+def test_appending_what_is_there_says_so(bothways: Call, chain: Chain, tmp_path: Path) -> None:
+    command = ("eeg", "prepare", chain.data / "sub-0", "--out", tmp_path / "store")
+    assert bothways(*command)[0] == 0
+    code, out, err = bothways(*command, "--append")
+    assert code == 0
+    assert out.splitlines()[0] == "nothing new: 2 recordings were in the store already"
+    assert err == ""
+    code, out, _ = bothways(*command, chain.data / "sub-1", "--append")
+    assert code == 0
+    assert out.splitlines()[0] == "2 recordings were in the store already"

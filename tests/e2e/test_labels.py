@@ -87,6 +87,28 @@ def test_a_dry_run_counts_and_stops(bothways: Call, store: Path, recipe: Path, t
     assert plan.keys() == {"classes", "split", "windows", "counts", "notes"}
 
 
+def test_a_dry_run_of_too_few_people_counts_all(bothways: Call, tmp_path: Path) -> None:
+    for person in range(2):
+        path = tmp_path / "data" / f"sub-{person}.edf"
+        write_edf(path, alpha_uv("open", person), CHANNELS, plus="C", annotations=[(0, 12, "Rest"), (12, 9, "Task")])
+    run.prepare([tmp_path / "data"], tmp_path / "store")
+    command = ("eeg", "finetune", "--from", "scratch", "--data", tmp_path / "store", "--labels", "events",
+               "--out", tmp_path / "run", *set_of(*SHORT))  # fmt: skip
+    code, out, err = bothways(*command, "--dry-run")
+    assert code == 0, err
+    assert "all: 2 people, windows: 8 Rest, 6 Task" in out
+    needs = "a split needs 3 people or more, got 2 with labels; add people to train"
+    assert f"warning: {needs}" in err.splitlines()
+    plan = json.loads(bothways(*command, "--dry-run", "--json")[1])
+    assert (plan["split"], plan["counts"]["all"]["1"]) == (None, {"Rest": 4, "Task": 3})
+    assert needs in plan["notes"]
+    code, _, err = bothways(*command)
+    assert (code, "give at least 3 people" in err) == (2, True)
+    split = run.finetune("scratch", tmp_path / "store", "events", tmp_path / "run", dry_run=True,
+                         changes=[*SHORT, "validation_fraction=0"])["split"]  # fmt: skip
+    assert (len(split["train"]), len(split["test"])) == (1, 1)
+
+
 def test_a_class_that_somebody_lacks_is_seen(bothways: Call, store: Path, tmp_path: Path) -> None:
     (tmp_path / "l.csv").write_text("subject,label\n0,a\n1,a\n2,b\n3,b\n4,b\n")
     (tmp_path / "split.json").write_text(json.dumps({"train": ["0", "2"], "validation": ["3"], "test": ["1", "4"]}))
@@ -170,7 +192,7 @@ def test_b18_and_b25_events(shared: Path, tmp_path: Path) -> None:
     windows = eeg.cut_windows(store, WindowConfig(window_s=1, stride_s=1), eeg.labels_from_events(store))
     assert labels_of(windows) == [("A", 400), ("A", 600), ("B", 1400)]
     codes = {note.code: note.message for note in windows.notes}
-    assert codes["events_outside"] == "events begin where no data are in 1 recordings: b18_annotation_past_end.edf"
+    assert codes["events_outside"] == "events lie where no data are in 1 recordings: b18_annotation_past_end.edf"
     assert {"events_shortened", "label_outside"} < codes.keys()
     store = eeg.prepare([cases / "b25_biosemi_status.bdf"], tmp_path / "b25")
     windows = eeg.cut_windows(

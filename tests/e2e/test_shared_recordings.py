@@ -148,7 +148,9 @@ def test_b17_hypnogram(cases, tmp_path):
     store = prepare([folder], tmp_path / "store")
     assert [r.file for r in store.recordings] == ["b17_psg.edf"]
     assert store.head["totals"]["duration_s"] == 150.0
-    assert "annotations only" in store.head["skipped"][0]["reason"]
+    reason = "annotations only, of b17_psg.edf: no recording, but labels (finetune --labels)"
+    assert store.head["left_out"] == [{"file": "b17_hypnogram.edf", "code": "annotations", "reason": reason}]
+    assert (store.head["skipped"], check([folder])["exit_status"]) == ([], 1)
 
 
 def test_b18_annotations_past_the_end(cases, tmp_path):

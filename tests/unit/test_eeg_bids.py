@@ -15,10 +15,14 @@ NAMES = ["Fp1", "Fp2", "C3", "LEOG", "C4"]
 
 @pytest.fixture
 def dataset(tmp_path):
+    return make(tmp_path)
+
+
+def make(tmp_path, marks=()):
     """A dataset of one subject with a session; returns its root and the recording."""
     root = tmp_path / "set"
     eeg = root / "sub-01" / "ses-a" / "eeg"
-    annotations = [(0.0, 1.0, "own"), (2.0, 99.0, "long")]
+    annotations = [(0.0, 1.0, "own"), (2.0, 99.0, "long"), *marks]
     path = write_edf(
         eeg / "sub-01_ses-a_task-rest_run-1_eeg.edf", noise_uv(5), NAMES, plus="C", annotations=annotations
     )
@@ -105,6 +109,41 @@ def test_events(dataset):
     assert codes(recording) == ["bids_events", "bids_events_skipped", "events_outside"]
     assert "4 events of" in message(recording, "bids_events")
     assert "in place of 2 of the file's own" in message(recording, "bids_events")
+
+
+def test_what_the_file_marks_as_bad_stays(tmp_path):
+    _, path = make(tmp_path, [(3.0, 1.0, "BAD_x"), (4.0, 1.0, "BAD_y")])
+    beside(path, "events.tsv", table(("onset", "duration", "value"), ("1", "1", "go"), ("5", "1", "BAD_y")))
+    recording = read_recording(path)
+    assert [(e.onset_s, e.label) for e in recording.events] == [(1.0, "go"), (3.0, "BAD_x"), (5.0, "BAD_y")]
+    assert "2 events of" in message(recording, "bids_events")
+    assert "in place of 3 of the file's own" in message(recording, "bids_events")
+
+
+@pytest.mark.parametrize("suffix", ["channels.tsv", "events.tsv", "eeg.json"])
+def test_a_file_of_another_task_does_not_apply(dataset, suffix):
+    root, path = dataset
+    content = {
+        "channels.tsv": table(("name", "type"), ("Fp1", "MISC")), "events.tsv": table(("onset", "value"), ("1", "9")),
+        "eeg.json": json.dumps({"SamplingFrequency": 512}),
+    }  # fmt: skip
+    before = codes(read_recording(path))
+    for name in (f"task-other_{suffix}", f"task-rest_run-2_{suffix}", f"task-rest_xchannels_{suffix[1:]}"):
+        (root / name).write_text(content[suffix])
+        path.with_name(f"sub-01_ses-a_{name}").write_text(content[suffix])
+    assert codes(read_recording(path)) == before
+    (root / f"task-rest_{suffix}").write_text(content[suffix])
+    assert codes(read_recording(path)) != before
+
+
+def test_the_nearest_of_several_and_in_a_folder_the_one_with_more_entities(dataset):
+    root, path = dataset
+    for place, marker in (
+        (root / "events.tsv", "a"), (root / "task-rest_events.tsv", "b"), (root / "task-rest_run-1_events.tsv", "c"),
+        (root / "sub-01" / "sub-01_task-rest_events.tsv", "d"), (path.with_name("sub-01_ses-a_events.tsv"), "e"),
+    ):  # fmt: skip
+        place.write_text(table(("onset", "value"), ("1", marker)))
+        assert [event.label for event in read_recording(path).events] == [marker]
 
 
 def test_files_higher_up_apply_and_the_nearest_wins(dataset):

@@ -3,7 +3,7 @@
 import pytest
 
 from bothways.config import LabelConfig, WindowConfig
-from bothways.eeg import EVENTS, Note, Span, cut_windows, find_labels, read_labels
+from bothways.eeg import EVENTS, Note, Span, check, cut_windows, find_labels, read_labels, scan
 from bothways.eeg.annotations import read_annotations
 from bothways.errors import UserError
 from recordings import noise_uv, write_edf
@@ -82,8 +82,8 @@ def test_events_without_a_duration_get_a_stated_one():
 
 
 def test_events_that_were_lost_in_reading_are_said_again():
-    store = a_store(entry(events=[(0, 5, "a")], notes=[Note("events_outside", "1 events begin where no data are")]))
-    assert found(EVENTS, store)[1] == {"events_outside": "events begin where no data are in 1 recordings: sub-1.edf"}
+    store = a_store(entry(events=[(0, 5, "a")], notes=[Note("events_outside", "1 events lie where no data are")]))
+    assert found(EVENTS, store)[1] == {"events_outside": "events lie where no data are in 1 recordings: sub-1.edf"}
 
 
 @pytest.mark.parametrize("events", [[], [(0, 0, "tick")], [(0, 9, "Sleep stage ?")]])
@@ -208,7 +208,7 @@ def test_times_that_are_no_seconds_of_the_recording(tmp_path, onset, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("subject,klass\n1,b\n", "expected the columns subject, label, got subject, klass; add label"),
+        ("subject,klass\n1,b\n", "expected a column 'label' with the labels, got klass; name the one"),
         ("name,label\n1,b\n", "expected the columns file, label, got name, label; add file"),
         (
             "subject,onset_s,duration_s,label\n1,0,5,b\n",
@@ -315,3 +315,41 @@ def test_a_hypnogram_keeps_the_recordings_time(tmp_path):
     assert rows == [(30, 60, "W")]
     assert notes["clocks_differ"].endswith("taken as counted from the recording's start: n1-psg.edf (+20542 days)")
     assert found(path, a_store(entry("n1-psg.edf"))) == ([(30, 60, "W")], {})
+
+
+def test_annotations_of_a_recording_are_left_out_as_labels(tmp_path):
+    night = tmp_path / "night"
+    names = ["Fp1", "Fp2", "C3", "C4"]
+    write_edf(night / "sub-1-PSG.edf", noise_uv(), names)
+    write_hypnogram(night / "sub-1-Hypnogram.edf")
+    report = check([tmp_path])
+    assert [(r["file"], r["status"]) for r in report["recordings"]] == [("night/sub-1-PSG.edf", "ok")]
+    reason = "annotations only, of night/sub-1-PSG.edf: no recording, but labels (finetune --labels)"
+    assert report["left_out"] == [{"file": "night/sub-1-Hypnogram.edf", "code": "annotations", "reason": reason}]
+    assert report["exit_status"] == 0
+    (night / "sub-1-PSG.edf").rename(night / "sub-2-PSG.edf")  # whose they are is not known then
+    assert check([tmp_path])["exit_status"] == 2
+    write_edf(night / "sub-1-Hypnogram.edf", noise_uv(seed=1), names)
+    write_edf(night / "sub-1-PSG.edf", noise_uv(seed=2), names)
+    assert [one.file for one in scan([night])] == ["sub-1-Hypnogram.edf", "sub-1-PSG.edf", "sub-2-PSG.edf"]
+
+
+def test_participants_of_bids_label_people(tmp_path):
+    """The column of the classes has to be named; `sub-` or not, it is the same person."""
+    text = "participant_id\tage\tGroup\nsub-1\t30\tpatient\nsub-2\t40\tcontrol\nsub-3\t50\tn/a\n"
+    path = write(tmp_path / "participants.tsv", text)
+    store = a_store(*(entry(f"sub-{n}.edf", subject=str(n)) for n in (1, 2, 3)))
+    with pytest.raises(UserError, match="expected a column 'label' with the labels, got age, group; name the one that"):
+        find_labels(path, store)
+    spans = find_labels(path, store, LabelConfig(column="group"))
+    assert [(row.file, row.subject, row.label) for row in spans.rows] == [
+        ("", "sub-1", "patient"), ("", "sub-2", "control"),
+    ]  # fmt: skip
+    assert {note.code: note.message for note in spans.notes} == {
+        "columns_ignored": "columns not used: age", "no_class": "labels that are no class: n/a (1)",
+    }  # fmt: skip
+    windows = cut_windows(store, WindowConfig(window_s=30, stride_s=30), spans)
+    assert [windows.classes[label] for label in windows.label if label >= 0] == ["patient", "control"]
+    assert [row.label for row in find_labels(path, store, LabelConfig(column="age")).rows] == ["30", "40", "50"]
+    both = write(tmp_path / "b.csv", "file,label,other\nsub-1.edf,a,x\nsub-2.edf,b,y\n")
+    assert [row.label for row in read_labels(both, column="other").rows] == ["x", "y"]

@@ -4,7 +4,18 @@ import mne
 import numpy as np
 import pytest
 
-from bothways.eeg import from_array, from_braindecode, from_mne, load, read_recording, scan
+from bothways.config import WindowConfig
+from bothways.eeg import (
+    cut_windows,
+    from_array,
+    from_braindecode,
+    from_mne,
+    labels_from_events,
+    load,
+    prepare,
+    read_recording,
+    scan,
+)
 from bothways.eeg.recording import Event, Segment
 from bothways.errors import UserError
 from recordings import noise_uv, write_edf
@@ -93,7 +104,46 @@ def test_epochs_are_segments_with_their_labels():
 def test_epochs_that_overlap_are_said():
     recording = from_mne(epochs_of([200, 300, 800]))
     assert codes(recording) == ["gaps", "overlapping_epochs"]
-    assert recording.notes[1].message.startswith("1 epochs begin before")
+    assert recording.notes[1].message == (
+        "1 epochs begin before the one in front ends: signal is doubled, "
+        "and times count as if one followed on the other"
+    )
+    assert recording.segments == [Segment(0, 301, 0.0), Segment(301, 602, 1.505), Segment(602, 903, 3.01)]
+
+
+def test_a_file_of_epochs_is_read_as_they_are(tmp_path):
+    path = tmp_path / "sub-1_task-epo.fif"
+    epochs_of([200, 600, 1200]).save(path, fmt="double", verbose="error")
+    recording, held = read_recording(path), from_mne(epochs_of([200, 600, 1200]))
+    np.testing.assert_allclose(recording.data_uv, held.data_uv, atol=1e-4)
+    assert (recording.events, recording.segments) == (held.events, held.segments)
+    assert (recording.format, codes(recording)) == ("Epochs", ["gaps"])
+    np.testing.assert_allclose(read_recording(path, unit="mV").data_uv, held.data_uv / 1e3, atol=1e-6)
+    path.write_bytes(path.read_bytes()[:3000])
+    with pytest.raises(UserError, match="expected mne's Epochs, but "):
+        read_recording(path)
+
+
+def test_each_of_two_epochs_that_overlap_keeps_its_label(tmp_path):
+    store = prepare([from_mne(epochs_of([200, 300, 800]), name="sub-1_e")], tmp_path / "store")
+    windows = cut_windows(store, WindowConfig(window_s=1.5, stride_s=1.5), labels_from_events(store))
+    assert [(int(start), windows.classes[label]) for start, label in zip(windows.start, windows.label)] == [
+        (0, "left"), (301, "right"), (602, "left"),
+    ]  # fmt: skip
+
+
+def test_epochs_of_a_raw_of_another_rate():
+    """mne keeps the events at the raw's samples: 200 and 1000 of 200 Hz are 4 s apart at 100 Hz too."""
+    recording = from_mne(epochs_of([200, 1000]).resample(100.0, verbose="error"))
+    assert (recording.sfreq_hz, [segment.onset_s for segment in recording.segments]) == (100.0, [0.0, 4.0])
+    assert recording.notes[-1].message == "epochs were brought from 200 to 100 Hz before"
+
+
+@pytest.mark.parametrize("event", [(1, 0.5), (1, "long", "go"), 7, (None, 1, "go"), (1, -1, "go"), (np.nan, 1, "go")])
+def test_events_that_are_none(event):
+    with pytest.raises(UserError, match=r"^array: events: expected \(onset_s, duration_s, label\)") as problem:
+        from_array(DATA_UV, NAMES, 200, unit="uV", events=[(0, 1, "fine"), event])
+    assert f"got {event!r}; correct it" in str(problem.value)
 
 
 def test_what_is_no_recording():

@@ -1,52 +1,41 @@
 """However a store is made (stopped and taken up, appended to, in processes, on a cluster), it is the same store."""
 
+import errno
 import json
+import logging
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from bothways import run
+from bothways import files, run, workers
 from bothways.config import SignalConfig
-from bothways.eeg import Recording, Store, from_array, prepare, preparing
+from bothways.eeg import Recording, Store, check, from_array, prepare, preparing, recording
 from bothways.errors import BothwaysWarning, UserError
 from bothways.files import locked
-from recordings import noise_uv, write_brainvision, write_edf
-
-NAMES = ["Fp1", "Fp2", "C3", "C4"]
+from recordings import NAMES, noise_uv, write_brainvision, write_edf, write_five
+from stores import content, names
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Five recordings, of which one is a copy and one is broken."""
-    folder = tmp_path_factory.mktemp("data")
-    for number in (1, 2, 3):
-        write_edf(folder / f"sub-{number}_rest.edf", noise_uv(seed=number), NAMES)
-    (folder / "sub-4_bad.edf").write_bytes(b"no")
-    shutil.copy(folder / "sub-2_rest.edf", folder / "sub-5_copy.edf")
-    return folder
+    return write_five(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(scope="module")
 def store(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Store:
     return prepare([data], tmp_path_factory.mktemp("stores") / "store", workers=1)
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
 
 
 def killed_at(event: int, data: Path, out: Path) -> bool:
@@ -81,7 +70,7 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(data: Path, store: Store, 
         if not out.exists():
             finished = len(list(out.parent.glob(".store.partial/done/*.json")))
             again = prepare([data], out, workers=1)
-            assert again.made == {"reused": finished, "already_there": 0}
+            assert again.made == {"reused": finished, "already_there": 0, "added": 4}
             reused.append(finished)
             assert names(out.parent) == ["store"]
         assert content(out) == content(store.path), event
@@ -132,7 +121,8 @@ def stopped(monkeypatch: pytest.MonkeyPatch, after: int) -> Iterator[None]:
 
     with monkeypatch.context() as patch:
         patch.setattr(preparing, "prepare_one", some)
-        with pytest.raises(KeyboardInterrupt):
+        said = rf"run it again, it goes on after the {after} recordings that are finished \(in .*\.partial\)$"
+        with pytest.raises(KeyboardInterrupt, match=said):
             yield
 
 
@@ -196,6 +186,67 @@ def test_a_full_disk_stops_and_the_next_call_goes_on(tmp_path: Path) -> None:
     assert content(out) == content(prepare([tmp_path / "data"], tmp_path / "undisturbed").path)
 
 
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.EIO, "Input/output error; see to the disk and run it again"),
+        (errno.EROFS, "Read-only file system; make it writable and run it again"),
+        (errno.ENOSPC, "No space left on device; make room and run it again"),
+    ],
+)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_cannot_be_written_stops_all(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, said: str, workers: int
+) -> None:
+    def broken(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    if workers == 1:
+        monkeypatch.setattr(files.os, "fsync", broken)
+    else:  # in each process, and all the same here
+        monkeypatch.setattr(preparing, "in_processes", lambda function, tasks, _: preparing.here(function, tasks))
+        monkeypatch.setattr(preparing, "_write_signals", broken)
+    with pytest.raises(UserError, match=f"store: cannot be written: {said}$"):
+        prepare([data], tmp_path / "store", workers=workers)
+    assert names(tmp_path) == []
+
+
+def vanishing(monkeypatch: pytest.MonkeyPatch, module: Any, moment: str, path: Path, at: int = 2) -> None:
+    """Deletes a recording at the end of a function's n-th call; samples are read when they are asked for."""
+    real, calls = getattr(module, moment), 0
+
+    def vanish(*arguments: object) -> object:
+        nonlocal calls
+        result, calls = real(*arguments), calls + 1
+        if calls == at:
+            path.unlink()
+        return result
+
+    monkeypatch.setattr(module, moment, vanish)
+    monkeypatch.setattr(recording, "HELD_BYTES", 0)
+    monkeypatch.setattr(recording, "GROUP_BYTES", 1)
+
+
+@pytest.mark.parametrize(("moment", "at"), [("assess", 2), ("preprocess", 2), ("robust_scale", len(NAMES) + 1)])
+def test_a_file_that_vanishes_half_way_is_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, at: int
+) -> None:
+    paths = [write_edf(tmp_path / "in" / f"sub-{n}.edf", noise_uv(seed=n), NAMES) for n in (1, 2, 3)]
+    vanishing(monkeypatch, preparing, moment, paths[1], at)
+    store = prepare([tmp_path / "in"], tmp_path / "store", workers=1)
+    assert [r.subject for r in store.recordings] == ["1", "3"]
+    reason = f"{paths[1]}: cannot be read: it is not there (any more)"
+    assert store.head["skipped"] == [{"file": "sub-2.edf", "reason": reason}]
+
+
+def test_a_file_that_vanishes_while_it_is_checked_is_unusable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [write_edf(tmp_path / "in" / f"sub-{n}.edf", noise_uv(seed=n), NAMES) for n in (1, 2, 3)]
+    vanishing(monkeypatch, sys.modules["bothways.eeg.check"], "assess", paths[1])
+    rows = check([tmp_path / "in"])["recordings"]
+    assert [row["status"] for row in rows] == ["ok", "unusable", "ok"]
+    assert rows[1]["reason"] == f"{paths[1]}: cannot be read: it is not there (any more)"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only a superuser can mount")
 def test_a_really_full_disk(data: Path, store: Store, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
@@ -247,97 +298,36 @@ def test_recordings_in_memory(data: Path, tmp_path: Path, monkeypatch: pytest.Mo
         prepare(given(), out, append=True)
 
 
-# --- append
-
-
-@pytest.fixture
-def halves(data: Path, tmp_path: Path) -> list[Path]:
-    """The same recordings in two folders, in their order."""
-    folders = [tmp_path / "first", tmp_path / "more"]
-    for folder in folders:
-        folder.mkdir()
-    for index, path in enumerate(sorted(data.iterdir())):
-        shutil.copy(path, folders[index >= 2])
-    return folders
-
-
-@pytest.mark.parametrize("can_link", [True, False])
-def test_appended_is_as_prepared_together(
-    halves: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_link: bool
-) -> None:
-    if not can_link:
-
-        def no_links(*_: object) -> None:
-            raise PermissionError(1, "Operation not permitted")
-
-        monkeypatch.setattr(os, "link", no_links)
-    out, together = tmp_path / "store", content(prepare(halves, tmp_path / "together").path)
-    prepare(halves[:1], out)
-    assert prepare(halves[1:], out, append=True).made == {"reused": 0, "already_there": 0}
-    assert content(out) == together
-    assert prepare(halves[:1], out, append=True).made == {"reused": 0, "already_there": 2}
-    assert content(out) == together
-    assert names(tmp_path) == ["first", "more", "store", "together"]
-
-
-def test_ids_stay_whatever_is_appended(halves: list[Path], tmp_path: Path) -> None:
-    out = tmp_path / "store"
-    prepare(halves[1:], out)
-    before = {r.id: r.file for r in Store.open(out).recordings}
-    old = (out / "signals" / "000001.npy").read_bytes()
-    stored = prepare(halves[:1], out, append=True).recordings
-    assert before == {"000000": "sub-3_rest.edf", "000001": "sub-5_copy.edf"}
-    assert {r.id: r.file for r in stored} == before | {"000002": "sub-1_rest.edf", "000003": "sub-2_rest.edf"}
-    assert (out / "signals" / "000001.npy").read_bytes() == old
-    assert [n.message for n in stored[3].notes if n.code == "duplicate_content"] == ["same content as sub-5_copy.edf"]
-
-
-def test_append_refuses_what_does_not_fit(halves: list[Path], tmp_path: Path) -> None:
-    out = tmp_path / "store"
-    with pytest.raises(UserError, match="expected a prepared store"):
-        prepare(halves[:1], out, append=True)
-    prepare(halves[:1], out)
-    before = content(out)
-    with pytest.raises(UserError, match=r"other settings \(notch_hz: 60\.0, the store 50\.0\)"):
-        prepare(halves[1:], out, SignalConfig(notch_hz=60), append=True)
-    write_edf(halves[1] / "sub-1_rest.edf", noise_uv(seed=7), NAMES)
-    with pytest.raises(UserError, match=r"sub-1_rest\.edf: the store has a recording of this name from another source"):
-        prepare(halves[1:], out, append=True)
-    (halves[1] / "sub-1_rest.edf").unlink()
-    for path in halves[1].glob("sub-[35]*"):
-        path.unlink()
-    with pytest.raises(UserError, match="none of 1 recordings can be used"):
-        prepare(halves[1:], out, append=True)
-    with pytest.raises(UserError, match="choose one"):
-        prepare(halves, out, append=True, overwrite=True)
-    assert content(out) == before
-    assert names(tmp_path) == ["first", "more", "store"]
-
-
-def test_a_file_that_was_skipped_and_is_mended_is_added(halves: list[Path], tmp_path: Path) -> None:
-    out = tmp_path / "store"
-    assert [s["file"] for s in prepare(halves, out).head["skipped"]] == ["sub-4_bad.edf"]
-    write_edf(halves[1] / "sub-4_bad.edf", noise_uv(seed=4), NAMES)
-    head = prepare(halves, out, append=True).head
-    assert head["skipped"] == []
-    assert head["totals"] == {"recordings": 5, "subjects": 5, "duration_s": 40.0, "skipped": 0}
-
-
-def test_baselines_are_merged(halves: list[Path], tmp_path: Path) -> None:
-    text = "file,onset_s,duration_s\nsub-1_rest.edf,0,3\n"
-    one, both = tmp_path / "one.csv", tmp_path / "both.csv"
-    one.write_text(text)
-    both.write_text(text + "sub-3_rest.edf,1,2\n")
-    run.prepare(halves[:1], tmp_path / "store", baseline=one)
-    result = run.prepare(halves[1:], tmp_path / "store", baseline=both, append=True)
-    assert (result["recordings"], result["already_there"], result["reused"]) == (4, 0, 0)
-    run.prepare(halves, tmp_path / "together", baseline=both)
-    assert content(tmp_path / "store") == content(tmp_path / "together")
-    rows = Store.open(tmp_path / "store").head["baseline"]
-    assert [(row["file"], row["subject"]) for row in rows] == [("sub-1_rest.edf", "1"), ("sub-3_rest.edf", "3")]
-
-
 # --- processes and clusters
+
+
+@pytest.mark.parametrize("workers", [0, -5])
+def test_less_than_one_process_is_refused(data: Path, tmp_path: Path, workers: int) -> None:
+    with pytest.raises(UserError, match=f"workers: expected 1 or more, got {workers}; leave it out"):
+        prepare([data], tmp_path / "store", workers=workers)
+    assert names(tmp_path) == []
+
+
+def test_threads_of_a_process_prepare_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a cluster a process may have several; Python's warnings, which become notes, belong to all of them."""
+    inside, most = 0, 0
+
+    def slow(_: preparing.Task) -> preparing.Result:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        time.sleep(0.1)
+        inside -= 1
+        return preparing.Result("done")
+
+    monkeypatch.setattr(preparing, "_prepare_one", slow)
+    task = preparing.Task(0, preparing.Found(Path("a"), "a", "1", ""), Path(), SignalConfig(), None)
+    threads = [threading.Thread(target=preparing.prepare_one, args=[task]) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
 
 
 def test_the_store_is_the_same_with_processes(data: Path, store: Store, tmp_path: Path) -> None:
@@ -353,6 +343,51 @@ def test_the_store_is_the_same_from_a_cluster(data: Path, store: Store, tmp_path
         assert content(made.path) == content(store.path)
         with pytest.raises(UserError, match="choose one"):
             prepare([data], tmp_path / "other", dask=cluster.scheduler_address, workers=2)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # distributed's own
+def test_a_cluster_that_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logged: list[logging.LogRecord] = []
+    monkeypatch.setattr(logging.getLogger("distributed.client"), "filters", [lambda one: logged.append(one) or True])
+    monkeypatch.setattr(workers, "ANSWER_S", 60)
+    for number in range(30):
+        write_edf(tmp_path / "data" / f"sub-{number:02d}.edf", noise_uv(4, 40_000, seed=number), NAMES)
+    at = tmp_path / "scheduler.json"
+    cluster = [
+        subprocess.Popen(
+            [sys.executable, "-m", f"distributed.cli.dask_{which}", "--scheduler-file", at, *options],
+            stderr=subprocess.DEVNULL,
+        )
+        for which, options in (
+            ("scheduler", ["--port", "0", "--no-dashboard"]),
+            ("worker", ["--nthreads", "1", "--no-nanny", "--no-dashboard"]),
+        )
+    ]
+    try:
+        deadline = time.monotonic() + 60
+        while not (at.exists() and at.read_text().endswith("}")):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        address = json.loads(at.read_text())["address"]
+        results = preparing.on_cluster
+
+        def cut(*arguments: object) -> Iterator[object]:
+            for n, result in enumerate(results(*arguments)):
+                if n == 2:
+                    cluster[0].kill()
+                yield result
+
+        monkeypatch.setattr(preparing, "on_cluster", cut)
+        with pytest.raises(UserError, match=r"scheduler is gone, .*run it again, it goes on after the") as caught:
+            prepare([tmp_path / "data"], tmp_path / "store", dask=address)
+    finally:
+        for process in cluster:
+            process.kill()
+            process.wait()
+    assert str(caught.value).startswith(f"{address}: ")
+    assert logged == []
+    assert prepare([tmp_path / "data"], tmp_path / "store", workers=1).made["reused"] >= 3
 
 
 def dies_at_the_second(task: preparing.Task) -> preparing.Result:
@@ -377,6 +412,7 @@ def test_processes_are_started_where_they_pay_off(
     example_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
+    monkeypatch.setattr(preparing, "available_bytes", lambda: 2**40)
     assert preparing._n_workers(preparing.scan([example_data]), None) == 1
     for number in range(4):
         path = tmp_path / f"{number}.edf"
@@ -387,6 +423,10 @@ def test_processes_are_started_where_they_pay_off(
     assert preparing._n_workers(found, 9) == 4
     assert preparing._n_workers(found[:1] * 40, None) == 16
     assert preparing._n_workers([], None) == 1
+    for gib, expected in ((3.5, 3), (0.2, 1)):  # a process needs one
+        monkeypatch.setattr(preparing, "available_bytes", lambda gib=gib: int(gib * 2**30))
+        assert preparing._n_workers(found[:1] * 40, None) == expected
+        assert preparing._n_workers(found[:1] * 40, 7) == 7
 
 
 # --- sources

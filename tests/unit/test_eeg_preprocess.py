@@ -5,7 +5,7 @@ import pytest
 
 from bothways.config import SignalConfig
 from bothways.eeg import Segment, assess, check, preprocess, read_recording
-from bothways.eeg.preprocess import robust_scale
+from bothways.eeg.preprocess import _convolved, robust_scale
 from bothways.eeg.quality import flat_samples
 from recordings import noise_uv, write_edf
 
@@ -67,7 +67,7 @@ def test_equals_mne(tmp_path):
 
 
 def test_upper_edge_follows_a_low_rate(tmp_path):
-    prepared = preprocess(recording_of(tmp_path, noise_uv(1, 2000), 100), SignalConfig())
+    prepared = preprocess(recording_of(tmp_path, noise_uv(1, 2000), 100), SignalConfig(notch_hz=None))
     assert [(n.code, n.message) for n in prepared.notes] == [
         ("band_lowered", "upper edge 70 Hz lowered to 45 Hz: the file has 100 Hz")
     ]
@@ -203,3 +203,26 @@ def test_a_unit_slip_is_suspected(tmp_path, factor, advice):
     assert len(bad) == 4
     assert [note.code for note in notes] == ["bad_channels", "unit_suspect"]
     assert advice in notes[1].message
+
+
+def test_a_notch_above_the_rate_is_said(tmp_path):
+    def codes(sfreq_hz, notch_hz):
+        recording = recording_of(tmp_path, noise_uv(1, 4000), sfreq_hz)
+        return [note.code for note in preprocess(recording, SignalConfig(notch_hz=notch_hz)).notes]
+
+    assert codes(200, 50) == codes(200, None) == []
+    assert codes(100, 50) == ["band_lowered", "notch_unused"]
+    assert codes(102, 50) == ["band_lowered", "notch_unused"]  # 50 Hz are below 51, and too near
+    assert codes(100, None) == codes(104, 50) == ["band_lowered"]
+    assert codes(200, 500) == ["notch_unused"]
+    recording = recording_of(tmp_path, noise_uv(1, 4000), 100)
+    message = preprocess(recording, SignalConfig(notch_hz=60)).notes[-1].message
+    assert message == "mains at 60 Hz cannot be taken out: the file has 100 Hz"
+
+
+def test_long_kernels_are_convolved_alike():
+    from scipy.signal import fftconvolve
+
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=40_000), rng.normal(size=30_001)
+    np.testing.assert_allclose(_convolved(a, b), fftconvolve(a, b), atol=1e-9)

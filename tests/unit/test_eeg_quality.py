@@ -4,13 +4,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import mne
 import numpy as np
 import pytest
 
 from bothways.eeg import assess, check, prepare, read_recording, recording, scan
-from bothways.eeg.electrodes import ALONE
+from bothways.eeg.electrodes import ALONE, _lasting
 from bothways.eeg.quality import clipped_samples, cut_grid, unusable
 from bothways.eeg.recording import Recording, Segment
+from bothways.eeg.store import MISSING
 from recordings import write_edf, write_fif
 
 NAMES = ["Fp1", "Fp2", "C3", "C4", "O1", "O2"]
@@ -200,3 +202,95 @@ def test_the_example_recordings_are_fine(example_data: Path) -> None:
         quality, bad, notes = assess(one)
         assert (bad, [q["bad_stretches"] for q in quality.values() if q["bad_stretches"]]) == ([], []), one.path.name
         assert {note.code for note in notes} <= {"flat_stretches"}, one.path.name
+
+
+@pytest.mark.parametrize(
+    ("factor", "advice"),
+    [
+        (1e3, "÷1000 would make 30 uV; if the stated unit is wrong, pass --unit"),
+        (1e-3, "×1000 would make"),
+        (1e6, "÷1000000 would make"),
+        (1e-6, "×1000000 would make"),
+        (1e9, "no change of unit makes sense of it"),
+    ],
+)
+def test_a_unit_slip_is_named(tmp_path: Path, factor: float, advice: str) -> None:
+    data_uv = scalp_uv()
+    data_uv *= 30 / np.median([q["amplitude_uv"] for q in assessed(tmp_path, data_uv)[0].values()])
+    (tmp_path / "x_raw.fif").unlink()
+    _, bad, notes = assessed(tmp_path, data_uv * factor)
+    assert bad == NAMES
+    message = notes["unit_suspect"]
+    assert message.startswith(f"median amplitude {30 * factor:.3g} uV is not that of scalp EEG; ")
+    assert advice in message
+
+
+@pytest.mark.parametrize(
+    ("every", "low", "expected"),
+    [
+        (1, [0, 1, 1, 0, 0, 0, 0, 0], []),
+        (1, [0, 1, 1, 1, 0, 0, 0, 1], [1, 2, 3]),
+        (2, [0, 1, 1, 0, 0, 1, 0, 0], [2, 3, 4]),  # of 0 2 4 6 8 10 12 14
+        (7, [1, 1, 0, 1, 0, 0, 0, 0], [*range(8)]),  # a look alone says nothing
+    ],
+)
+def test_what_lasts_is_the_same_however_few_stretches_are_compared(
+    every: int, low: list[int], expected: list[int]
+) -> None:
+    which = np.arange(len(low)) * every
+    assert _lasting(which, np.array(low, bool), every) == expected
+
+
+def test_a_long_stretch_without_contact_is_found_where_some_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bothways.eeg import electrodes
+
+    rng = np.random.default_rng(0)
+    data_uv = rng.normal(0, 30, 4 * N) + rng.normal(0, 10, (len(NAMES), 4 * N))
+    data_uv[1, 60 * SFREQ_HZ : 120 * SFREQ_HZ] = rng.normal(0, 30, 60 * SFREQ_HZ)
+    monkeypatch.setattr(electrodes, "GROUP_BYTES", 8 * 6 * 171 * 12)  # room for twelve of 24 stretches
+    quality, bad, _ = assessed(tmp_path, data_uv)
+    assert bad == []
+    assert quality["Fp2"]["bad_stretches"] == [[60.0, 110.0, "disconnected"]]  # the last is not looked at
+
+
+# What the file itself marks --------------------------------------------------------------------------------------
+
+
+def marked(folder: Path, *spans: tuple[float, float, str, tuple[str, ...]]) -> Path:
+    info = mne.create_info(NAMES, SFREQ_HZ, "eeg", verbose="error")
+    raw = mne.io.RawArray(scalp_uv() * 1e-6, info, verbose="error")
+    onsets_s, durations_s, labels, names = zip(*spans)
+    raw.set_annotations(mne.Annotations(onsets_s, durations_s, labels, ch_names=names), verbose="error")
+    raw.save(folder / "sub-1_raw.fif", verbose="error")
+    return folder / "sub-1_raw.fif"
+
+
+def test_stretches_that_the_file_marks_as_bad_are_hidden(tmp_path: Path) -> None:
+    path = marked(
+        tmp_path, (10.0, 2.5, "BAD_muscle", ()), (-3.0, 4.0, "bad start", ()), (30.0, 10.0, "EDGE x", ("C3", "C4")),
+        (50.0, 5.0, "badminton", ()), (55.0, 0.0, "BAD_moment", ()),
+    )  # fmt: skip
+    mine = "marked bad in the file"
+    quality, bad, notes = assess(read_recording(path))
+    everywhere = [[0.0, 1.0, mine], [10.0, 12.5, mine]]
+    assert quality["Fp1"]["bad_stretches"] == everywhere
+    assert quality["C3"]["bad_stretches"] == quality["C4"]["bad_stretches"] == [*everywhere, [30.0, 40.0, mine]]
+    assert (bad, [(note.code, note.message) for note in notes]) == (
+        [], [("marked_stretches", "3 stretches, 13.5 s of a channel at most, are marked bad in the file and hidden: "
+                                  "bad start (1), BAD_muscle (1), EDGE x (1)")],
+    )  # fmt: skip
+    store = prepare([path], tmp_path / "store")
+    hidden = store.read_steps(0, 0, N) == MISSING
+    seconds = [np.flatnonzero(row)[[0, -1]].tolist() for row in hidden]
+    assert (seconds[0], seconds[2]) == ([0, 2499], [0, 7999])
+    assert hidden.sum(1).tolist() == [700, 700, 2700, 2700, 700, 700]
+    assert "marked_stretches" in {note.code for note in store.recordings[0].notes}
+
+
+def test_a_recording_that_is_marked_as_bad_from_end_to_end_is_unusable(tmp_path: Path) -> None:
+    path = marked(tmp_path, (0.0, 35.0, "BAD", ()), (30.0, 30.0, "bad sleep", ()))
+    (entry,) = check([path])["recordings"]
+    assert entry["status"] == "unusable"
+    assert "Fp1 (all of it marked bad in the file)" in entry["reason"]

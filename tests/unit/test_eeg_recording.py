@@ -3,7 +3,7 @@ from datetime import datetime
 import numpy as np
 import pytest
 
-from bothways.eeg import Event, Segment, check, from_mne, read_recording
+from bothways.eeg import Event, Segment, check, companions, from_mne, read_recording
 from bothways.eeg.recording import unit_in_uv
 from bothways.errors import UserError
 from recordings import noise_uv, write_brainvision, write_edf, write_eeglab, write_fif
@@ -130,15 +130,18 @@ def test_scalp_eeg_at_another_rate_is_a_warning(tmp_path):
 def test_discontinuous_records_become_segments(tmp_path):
     path = write_edf(
         tmp_path / "a.edf", noise_uv(), NAMES, plus="D", onsets_s=[5, 6, 7, 8, 15, 16, 17, 18],
-        annotations=[(16.5, 1, "seizure"), (11, 1, "lost"), (8.5, 30, "long")],
+        annotations=[(16.5, 1, "seizure"), (11, 1, "lost"), (8.5, 30, "long"), (14, 2, "early"), (3, 3, "first")],
     )  # fmt: skip
     recording = read_recording(path)
     assert recording.segments == [Segment(0, 800, 0.0), Segment(800, 1600, 10.0)]
-    assert recording.events == [Event(3.5, 0.5, "long", 700), Event(11.5, 1.0, "seizure", 1100)]
+    assert recording.events == [
+        Event(0.0, 1.0, "first", 0), Event(3.5, 10.5, "long", 700), Event(10.0, 1.0, "early", 800),
+        Event(11.5, 1.0, "seizure", 1100),
+    ]  # fmt: skip
     assert [(note.code, note.message) for note in recording.notes] == [
         ("gaps", "2 pieces, starting at 0, 10 s"),
-        ("events_outside", "1 events begin where no data are and are left out: lost at 6 s"),
-        ("events_shortened", "1 events run past the end of their data and are shortened: long"),
+        ("events_outside", "1 events lie where no data are and are left out: lost at 6 s"),
+        ("events_shortened", "3 events begin before or run past their data and are shortened: first, long, early"),
     ]
 
 
@@ -312,12 +315,17 @@ def test_files_without_a_recording(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "content", "reader"),
-    [("a.cnt", b"RIFF", "read_raw_ant"), ("a.cnt", b"Version 3.0", "read_raw_cnt"), ("a.dat", b"", "read_raw_curry")],
+    [
+        ("a.cnt", b"RIFF\x0c\0\0\0CNT info\0\0\0\0", "read_raw_ant"),
+        ("a.cnt", b"Version 3.0", "read_raw_cnt"),
+        ("a.dat", b"", "read_raw_curry"),
+    ],
 )
 def test_an_ending_of_two_formats_goes_to_the_right_reader(tmp_path, monkeypatch, name, content, reader):
     import mne
 
     raw = mne.io.RawArray(noise_uv() * 1e-6, mne.create_info(NAMES, 200.0, "eeg"), verbose="error")
+    monkeypatch.setattr(companions, "_try_ant", lambda path: None)
     for other in ("ant", "cnt", "curry"):
         monkeypatch.setattr(mne.io, f"read_raw_{other}", None, raising=False)
     monkeypatch.setattr(mne.io, reader, lambda path, verbose: raw)

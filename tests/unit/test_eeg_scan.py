@@ -1,12 +1,13 @@
+import errno
 import json
 import os
 import sys
 
 import pytest
 
-from bothways.eeg import check, prepare, scan
+from bothways.eeg import LeftOut, check, prepare, scan
 from bothways.eeg.scan import by_ending, ends_with, read_table
-from bothways.errors import UserError
+from bothways.errors import UserError, plain_words
 from recordings import noise_uv, write_edf
 
 
@@ -130,6 +131,27 @@ def test_names_fit_files_by_their_last_parts(name, fits):
     assert [index for index, file in enumerate(FILES) if ends_with(file, name)] == fits
 
 
+def test_of_a_bids_dataset_the_raw_data_are_taken_and_what_is_left_out_is_said(tmp_path):
+    root, why = tmp_path / "set", "holds none of the raw data of a BIDS dataset; give the folder itself to take it"
+    touch(*(root / name for name in (
+        "dataset_description.json", "sub-1/eeg/sub-1_eeg.edf", "derivatives/clean/sub-1/sub-1_eeg.edf",
+        "derivatives/clean/dataset_description.json", "sourcedata/a.edf", "code/test.edf", "stimuli/b.edf",
+        "sub-1/derivatives/c.edf",
+    )))  # fmt: skip
+    left_out: list[LeftOut] = []
+    files = [one.file for one in scan([tmp_path], left_out=left_out)]
+    assert files == ["set/stimuli/b.edf", "set/sub-1/derivatives/c.edf", "set/sub-1/eeg/sub-1_eeg.edf"]
+    assert left_out == [
+        LeftOut(f"set/{name}/", "bids_folder", why) for name in ("code", "derivatives", "sourcedata")
+    ]  # fmt: skip
+    assert [one.file for one in scan([root / "derivatives"])] == ["clean/sub-1/sub-1_eeg.edf"]
+    (root / "dataset_description.json").unlink()
+    assert len(scan([root])) == 6
+    touch(tmp_path / "empty" / "participants.tsv", tmp_path / "empty" / "code" / "a.edf")
+    with pytest.raises(UserError, match="or a rate; code/ left out: holds none of the raw data"):
+        scan([tmp_path / "empty"])
+
+
 def test_equal_names_in_two_folders_stay_apart(tmp_path):
     touch(tmp_path / "a" / "one.edf", tmp_path / "b" / "one.edf")
     assert [one.file for one in scan([tmp_path / "a", tmp_path / "b"])] == ["one.edf", "b/one.edf"]
@@ -208,3 +230,30 @@ def test_names_that_are_not_utf8_are_shown_with_replacements(tmp_path):
     assert len(set(files)) == 8
     whole = f"{tmp_path.as_posix()[1:]}/a\ufffd/bad\ufffd.edf"
     assert files[4:6] == [whole, f"{whole}#2"]
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EACCES, "permission is denied"), (errno.EISDIR, "it is a folder"),
+        (errno.ENAMETOOLONG, "its name is too long"), (errno.ENOENT, "it is not there (any more)"),
+        (errno.EBADF, "Bad file descriptor"),
+    ],
+)  # fmt: skip
+def test_what_the_system_says_in_plain_words(number, words):
+    assert plain_words(OSError(number, os.strerror(number), "/x")) == words
+
+
+def test_paths_that_cannot_be_looked_at(tmp_path, monkeypatch):
+    with pytest.raises(UserError, match=r"x\.edf: cannot be read: its name is too long; check the path$"):
+        scan([tmp_path / f"{'x' * 300}.edf"])
+    with pytest.raises(UserError, match=r"expected a CSV file, but it is a folder; check the path$"):
+        read_table(tmp_path, ())
+    path = write_edf(tmp_path / "sub-1.edf", noise_uv(), ["Fp1", "Fp2", "C3", "C4"])
+
+    def denied(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied", "/x")
+
+    monkeypatch.setattr("pathlib.Path.open", denied)
+    (entry,) = check([path])["recordings"]
+    assert entry["reason"] == f"{path}: cannot be read: permission is denied"

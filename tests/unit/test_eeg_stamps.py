@@ -86,6 +86,19 @@ def test_a_stated_rate_must_agree():
     assert read_stamps(PATH, np.arange(1000) * 4.0, None, 250.0).sfreq_hz == 250
     with pytest.raises(UserError, match="fit the stated 500 Hz, they give 250 Hz; correct the rate"):
         read_stamps(PATH, np.arange(1000) / 250, "s", 500.0)
+    assert read_stamps(PATH, np.arange(1000) / 250, "s", 254.9).sfreq_hz == 254.9  # 1.9 % apart, and 2.1 %
+    with pytest.raises(UserError, match=r"fit the stated 255\.4 Hz"):
+        read_stamps(PATH, np.arange(1000) / 250, "s", 255.4)
+
+
+def test_a_count_of_samples_is_no_time():
+    counts = np.r_[5:505, 705:1000].astype(np.float64)
+    with pytest.raises(UserError, match=r"got a count of samples \(5, 6, 7, …\), which gives no rate; state the rate"):
+        read_stamps(PATH, counts, None)
+    timing = read_stamps(PATH, counts, None, 250.0)
+    assert (timing.sfreq_hz, timing.segments) == (250.0, [Segment(0, 500, 0.0), Segment(500, 795, 2.8)])
+    assert codes(timing) == ["time_counts", "gaps"]
+    assert read_stamps(PATH, counts, "ms").sfreq_hz == 1000.0
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from bothways.config import WindowConfig
-from bothways.eeg import check, cut_windows, labels_from_events, prepare, read_recording, scan
-from bothways.eeg.recording import Event, Segment
+from bothways.eeg import LeftOut, check, cut_windows, labels_from_events, prepare, read_recording, scan
+from bothways.eeg.recording import Event, LazyRows, Segment
 from bothways.errors import UserError
 
 N, HZ = 1000, 250
@@ -218,11 +218,59 @@ def test_a_scan_takes_recordings_and_leaves_other_tables(tmp_path):
     (tmp_path / "x_events.tsv").write_text("onset\tduration\ttrial_type\n1\t2\tgo\n")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
     (tmp_path / "empty.csv").write_bytes(b"")
-    assert [one.file for one in scan([tmp_path])] == [
-        "sub-1_run.csv", "sub-2_run.tsv", "sub-3_run.parquet", "sub-5_rate.csv",
+    left_out: list[LeftOut] = []
+    assert [one.file for one in scan([tmp_path], left_out=left_out)] == [
+        "broken.parquet", "sub-1_run.csv", "sub-2_run.tsv", "sub-3_run.parquet", "sub-5_rate.csv",
+    ]  # fmt: skip
+    none, missing = "no columns of numbers with 10-05 names among", "no time column and no rate"
+    assert left_out == [
+        LeftOut("empty.csv", "not_read", "expected a table with a header and a row for each sample, but it is empty"),
+        LeftOut("labels.csv", "no_recording", f"{none} file, onset_s, duration_s, label"),
+        LeftOut("participants.tsv", "no_recording", f"{missing}, and not only numbers, in participant_id, age, Fp1"),
+        LeftOut("powers.csv", "no_recording", "no samples: times do not rise from row to row in column time"),
+        LeftOut("sub-4_norate.csv", "no_rate", f"{missing}; name the time column 'time', or state the rate as "
+                '{"SamplingFrequency": 250} in sub-4_norate.json beside it, if it is a recording'),
+        LeftOut("x_electrodes.tsv", "no_recording", f"{none} name, x, y, z"),
+        LeftOut("x_events.tsv", "no_recording", f"{none} onset, duration, trial_type"),
     ]  # fmt: skip
     assert [one.file for one in scan([tmp_path / "labels.csv"])] == ["labels.csv"]  # named: tried, and refused aloud
     assert check([tmp_path / "labels.csv"])["exit_status"] == 2
+
+
+def test_what_a_folder_holds_besides_is_reported_and_only_what_may_be_a_recording_is_a_warning(tmp_path):
+    write_csv(tmp_path / "sub-1_run.csv", plain() | {"time": np.arange(N) / 250})
+    (tmp_path / "sub-1_run.json").write_text('{"Units": "uV"}')
+    (tmp_path / "labels.csv").write_text("file,label\na.edf,x\n")
+    report = check([tmp_path])
+    reason = "no columns of numbers with 10-05 names among file, label"
+    assert report["left_out"] == [{"file": "labels.csv", "code": "no_recording", "reason": reason}]
+    assert report["exit_status"] == 0
+    write_csv(tmp_path / "sub-2_run.csv", {"Fp1": DATA_UV[0], "C3": DATA_UV[1]})
+    report = check([tmp_path])
+    assert [one["code"] for one in report["left_out"]] == ["no_recording", "no_rate"]
+    assert (len(report["recordings"]), report["exit_status"]) == (1, 1)
+    (tmp_path / "sub-3_run.parquet").write_bytes(b"PAR1")
+    report = check([tmp_path])
+    assert [r["status"] for r in report["recordings"]] == ["ok", "unusable"]
+    assert "not a Parquet file that can be read" in report["recordings"][1]["reason"]
+
+
+def test_a_large_table_is_read_a_column_at_a_time(tmp_path, monkeypatch):
+    columns = {**plain(), "EEG.F3": DATA_UV[0] / 2, "EEG": DATA_UV[1]}
+    table = pa.Table.from_arrays([*map(pa.array, columns.values()), pa.array(-DATA_UV[0])], [*columns, "Fp1"])
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=300)
+    write_csv(tmp_path / "b.csv", columns)
+    held = read_recording(tmp_path / "a.parquet")
+    monkeypatch.setattr("bothways.eeg.recording.HELD_BYTES", 0)
+    for name in ("a.parquet", "b.csv"):
+        lazy = read_recording(tmp_path / name)
+        assert isinstance(lazy.data_uv, LazyRows)
+        rows = dict(zip(lazy.file_names, np.asarray(lazy.data_uv)))
+        np.testing.assert_array_equal(rows["EEG.F3"], (DATA_UV[0] / 2).astype(np.float32))
+        np.testing.assert_array_equal(rows["C3"], DATA_UV[2].astype(np.float32))
+    np.testing.assert_array_equal(np.asarray(read_recording(tmp_path / "a.parquet").data_uv), held.data_uv)
+    np.testing.assert_array_equal(held.data_uv[held.file_names.index("Fp1")], DATA_UV[0].astype(np.float32))
+    np.testing.assert_array_equal(held.data_uv[-1], -DATA_UV[0].astype(np.float32))
 
 
 def test_from_a_table_to_windows(tmp_path):

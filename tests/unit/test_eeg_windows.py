@@ -156,9 +156,23 @@ def test_neighbours_stay_two():
 
 def test_one_sample_is_no_overlap():
     """Times rounded to milliseconds put neighbours over each other by less than a sample, and by one in the store."""
-    assert labelled([(1, 4.003, "a"), (5, 5, "b")], stride_s=4)[0] == [(1, "a"), (5.005, "b")]
-    with pytest.raises(UserError, match="overlap"):
-        labelled([(1, 4.01, "a"), (5, 5, "b")])
+    assert labelled([(1, 4.003, "a"), (5, 5, "b")], stride_s=4) == ([(1, "a"), (5, "b")], {})
+
+
+def test_a_label_that_reaches_a_little_into_the_next_ends_there_and_is_counted():
+    trimmed = "1 labelled stretches reach up to 0.05 s into the next and end where it begins: a in sub-1.edf"
+    for over_s in (0.025, 0.05):
+        table, notes = labelled([(1, 4 + over_s, "a"), (5, 5, "b")], stride_s=4)
+        assert (table, notes) == ([(1, "a"), (5, "b")], {"labels_trimmed": trimmed})
+    for rows in ([(1, 4.06, "a"), (5, 5, "b")], [(1, 4, "a"), (2, 0.025, "b")], [(1, 0.025, "a"), (1, 4, "b")]):
+        with pytest.raises(UserError, match="overlap at"):
+            labelled(rows)
+
+
+def test_a_label_cut_by_a_sample_is_not_said_to_be():
+    """The end of a recording of 4000 samples is at 20 s; a label may miss one sample by rounding, not two."""
+    assert labelled([(10, 10.005, "a")])[1] == {}
+    assert list(labelled([(10, 10.01, "a")])[1]) == ["label_clipped"]
 
 
 # Beyond the recording --------------------------------------------------------------------------------------------

@@ -240,6 +240,20 @@ def test_a_lock_is_held_by_one_and_ends_with_its_process(tmp_path: Path) -> None
         pass
 
 
+def test_a_lock_on_a_file_that_was_replaced_meanwhile_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, flock = tmp_path / "lock", files.fcntl.flock
+
+    def replaced(descriptor: int, how: int) -> None:
+        monkeypatch.setattr(files.fcntl, "flock", flock)
+        lock.unlink()  # as its last holder does, and the next one
+        lock.touch()
+        flock(descriptor, how)
+
+    monkeypatch.setattr(files.fcntl, "flock", replaced)
+    with locked(lock, "busy"), pytest.raises(UserError, match="busy now"), locked(lock, "busy now"):
+        pass
+
+
 def test_a_lock_that_the_file_system_lacks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: object) -> None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))

@@ -4,15 +4,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from bothways import workers
 from bothways.errors import UserError
-from bothways.workers import Lost, here, in_processes, on_cluster
+from bothways.workers import Lost, available_bytes, here, in_processes, on_cluster
 
 
 def work(task: str) -> str:
@@ -22,6 +23,8 @@ def work(task: str) -> str:
         os.kill(os.getpid(), signal.SIGKILL)
     if task == "exit":
         os._exit(3)
+    if task == "die soon":
+        threading.Timer(0.1, os._exit, [0]).start()
     if task == "fail":
         raise OSError(28, "No space left on device")
     if task.startswith("sleep"):
@@ -119,3 +122,48 @@ def test_a_cluster_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, address
     with pytest.raises(UserError, match="no Dask scheduler answers") as caught:
         list(on_cluster(work, ["a"], address))
     assert "\n" not in str(caught.value)
+
+
+def test_a_process_that_ends_while_it_waits_is_replaced() -> None:
+    def tasks() -> Iterator[str]:
+        yield "die soon"
+        time.sleep(1)  # the process has its next task only when it is gone
+        yield "a"
+
+    assert list(in_processes(work, tasks(), 1)) == [("die soon", "DIE SOON"), ("a", "A")]
+
+
+def test_processes_that_end_at_once_lose_each_its_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\nexit 7\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(broken))
+    results = dict(in_processes(work, ["a", "b", "c"], 2))
+    assert {task: result.why for task, result in results.items()} == dict.fromkeys("abc", "status 7")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
+    with pytest.raises(
+        UserError, match=r"no process can be started \(No such file or directory\); use fewer --workers"
+    ):
+        list(in_processes(work, ["a"], 2))
+
+
+def test_available_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "CGROUPS", tmp_path / "none")
+    machine = available_bytes()
+    assert 2**24 < machine < 2**50
+    for folder, names in (
+        (tmp_path, ("memory.max", "memory.current")),
+        (tmp_path / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes")),
+    ):
+        folder.mkdir(exist_ok=True)
+        for name, value in zip(names, (9_000_000, 5_000_000)):
+            (folder / name).write_text(f"{value}\n")
+        (folder / "memory.stat").write_text("active_file 7\ninactive_file 1000000\ntotal_inactive_file 1000000\n")
+    monkeypatch.setattr(workers, "CGROUPS", tmp_path)
+    assert available_bytes() == 5_000_000
+    for file in (tmp_path / "memory.current", tmp_path / "memory" / "memory.usage_in_bytes"):
+        file.write_text("11000000\n")  # more than allowed
+    assert available_bytes() == 0
+    for file in (tmp_path / "memory.max", tmp_path / "memory" / "memory.limit_in_bytes"):
+        file.write_text("max\n")
+    assert available_bytes() > 2**24

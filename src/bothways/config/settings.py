@@ -251,6 +251,8 @@ class LabelConfig(Settings):
     """Label as given -> class: a name, else a regular expression that fits the whole label; upper and lower case
     differ (`(?i)` before a pattern: they do not). A name goes before a pattern, the first of several patterns counts,
     labels that nothing fits are no class. Empty = every label is a class of its own name."""
+    column: Annotated[str, Field(min_length=1)] = "label"
+    """Of a CSV, the column that holds the labels, e.g. `group` of BIDS's participants.tsv."""
     duration_s: Positive | None = None
     """Of events that state none; without it they are left out."""
     priority: tuple[str, ...] = ()

@@ -21,7 +21,7 @@ from bothways.eeg.preprocess import preprocess
 from bothways.eeg.quality import assess
 from bothways.eeg.reconstruction import reconstruction_errors
 from bothways.eeg.recording import Event, Note, Recording, Segment, read_recording, true_time_s
-from bothways.eeg.scan import Found, ends_with, load, scan
+from bothways.eeg.scan import Found, LeftOut, ends_with, load, scan
 from bothways.eeg.store import Store, StoredRecording
 from bothways.eeg.windows import cut_windows
 
@@ -30,6 +30,7 @@ __all__ = [
     "Baselines",
     "Event",
     "Found",
+    "LeftOut",
     "Note",
     "PatchEmbedding",
     "Recording",

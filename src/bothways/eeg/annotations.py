@@ -51,12 +51,12 @@ def read_annotations(source: Path, recordings: Sequence[tuple[str, str | None]])
         raise UserError(f"{source}: expected annotations-only EDF files (hypnograms) in this folder, found none{why}")
     by_name: dict[str, list[int]] = {}
     for index, (file, _) in enumerate(recordings):
-        by_name.setdefault(_bare_name(file), []).append(index)
+        by_name.setdefault(bare_name(file), []).append(index)
     found: dict[int, Path] = {}
     unmatched: list[str] = []
     for path in opened:
         folder = path.absolute().parent.as_posix()
-        fits = [i for i in by_name.get(_bare_name(path.name), []) if _lies_in(folder, recordings[i][0])]
+        fits = [i for i in by_name.get(bare_name(path.name), []) if lies_in(folder, recordings[i][0])]
         advice = "rename, or write the labels as a CSV"
         if len(fits) > 1:
             names = listed([recordings[i][0] for i in fits])
@@ -123,7 +123,16 @@ def _open_all(source: Path, notes: list[Note]) -> dict[Path, EdfFile]:
     return opened
 
 
-def _bare_name(file: str) -> str:
+def annotations_only(path: Path) -> bool:
+    """Whether a file is EDF and holds annotations and no signal."""
+    try:
+        return all(signal.is_annotation for signal in open_edf(path).signals)
+    except (UserError, OSError):
+        return False
+
+
+def bare_name(file: str) -> str:
+    """Returns what recordings and their annotations have in common in their names; see `read_annotations`."""
     name = PurePosixPath(file).name.lower().removesuffix(".gz").rpartition(".")[0]
     while (shorter := _KIND.sub("", name)) != name:
         name = shorter
@@ -131,7 +140,7 @@ def _bare_name(file: str) -> str:
     return match[1] if match else name
 
 
-def _lies_in(folder: str, file: str) -> bool:
+def lies_in(folder: str, file: str) -> bool:
     """Whether a folder ends as the recording's does; a recording without one may lie anywhere."""
     parent = file.rpartition("/")[0]
     return not parent or f"{folder}/".endswith(f"/{parent}/")

@@ -14,6 +14,7 @@ import numpy as np
 
 from bothways.eeg.channels import parse_labels, shown, trusted_positions
 from bothways.eeg.recording import (
+    MARKED_BAD,
     Note,
     Recording,
     leave_out,
@@ -53,7 +54,7 @@ def with_bids(recording: Recording, unit: str | None = None) -> Recording:
 
     - `channels.tsv`: channels of another type than EEG are left out; bad ones are marked; where the file itself states
       no unit (and the user none) the table's is used, else the file's stands.
-    - `events.tsv`: its rows replace the file's own events.
+    - `events.tsv`: its rows replace the file's own events, but for what those mark as bad.
     - `eeg.json`: rate, mains and reference are compared or told.
     - `electrodes.tsv` with `coordsystem.json`: positions, where the file has none of its own and the frame is known.
 
@@ -214,15 +215,14 @@ def _events(recording: Recording, path: Path, beside: Beside, unit: str | None) 
         events.append((onset_s, max(duration_s or 0.0, 0.0), label))
     # what became of the file's own events is of no interest any more
     notes = [note for note in recording.notes if note.code not in ("events_outside", "events_shortened")]
-    notes.append(
-        Note(
-            "bids_events", f"{len(events)} events of {path.name} in place of {len(recording.events)} of the file's own"
-        )
-    )
+    marks = [event for event in recording.events if MARKED_BAD.fullmatch(event.label)]
+    marks = [event for event in marks if event.label not in {label for *_, label in events}]
+    n_own = len(recording.events) - len(marks)
+    notes.append(Note("bids_events", f"{len(events)} events of {path.name} in place of {n_own} of the file's own"))
     if skipped:
         notes.append(Note("bids_events_skipped", f"{skipped} rows of {path.name} have no onset and are left out"))
     placed = place_events(events, recording.segments, recording.sfreq_hz, notes)
-    return replace(recording, events=placed, notes=notes)
+    return replace(recording, events=sorted(marks + placed, key=lambda event: event.onset_s), notes=notes)
 
 
 def _number(text: str) -> float | None:

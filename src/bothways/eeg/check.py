@@ -10,8 +10,9 @@ import numpy as np
 
 from bothways.eeg.drawing import draw
 from bothways.eeg.quality import AMPLITUDE_UV, USUAL_UV, assess, file_notes, rounded_uv, unusable
-from bothways.eeg.recording import Recording, no_memory_error
-from bothways.eeg.scan import Found, load, scan, shown
+from bothways.eeg.reading import reading
+from bothways.eeg.recording import Recording
+from bothways.eeg.scan import Found, LeftOut, load, scan, shown
 from bothways.eeg.store import content_hash
 from bothways.errors import UserError
 from bothways.progress import progress
@@ -21,6 +22,8 @@ FINE = frozenset({
     "template_positions", "unit_case",
 })  # fmt: skip
 """Notes that are no warning."""
+TOLD = frozenset({"no_rate", "not_read"})
+"""What a scan left out for these is a warning; for the others it is as it should be."""
 STATUS = {"ok": 0, "warning": 1, "unusable": 2}
 
 
@@ -46,12 +49,14 @@ def check(
         `drawing` (see `draw`)}; one that cannot be read has none after `reason`. `electrodes` {`name`, `recordings`,
         `bad` (how many have it, and it is bad in), `anode` and `cathode` ([x y z], None = unknown)}. `totals`.
         `limits_uv` (`possible` and `usual` amplitudes). `harmless` (codes of notes that are no warning).
+        `left_out` {`file`, `code`, `reason`}: what the folders hold besides; see `scan.LeftOut`.
         `exit_status`: 0 = all fine, 1 = usable with warnings, 2 = some unusable.
 
     Raises:
         UserError: no recording is found.
     """
-    found = scan(paths, subject_from)
+    left_out: list[LeftOut] = []
+    found = scan(paths, subject_from, left_out)
     recordings: list[dict[str, Any]] = []
     seen: dict[str, str] = {}
     electrodes: dict[str, dict[str, Any]] = {}
@@ -72,7 +77,10 @@ def check(
         },
         "limits_uv": {"possible": list(AMPLITUDE_UV), "usual": list(USUAL_UV)},
         "harmless": sorted(FINE),
-        "exit_status": max(STATUS[entry["status"]] for entry in recordings),
+        "left_out": [asdict(one) for one in left_out],
+        "exit_status": max(
+            *(STATUS[entry["status"]] for entry in recordings), *(int(one.code in TOLD) for one in left_out), 0
+        ),
     }
 
 
@@ -81,14 +89,13 @@ def _check_one(
 ) -> dict[str, Any]:
     entry: dict[str, Any] = {"file": one.file, "subject": one.subject, "session": one.session}
     try:
-        recording = load(one, unit)
-        quality, bad, notes = assess(recording)
-        digest = content_hash(recording)
-        drawing = {"drawing": draw(recording, quality)} if drawings else {}
+        with reading(one.path):  # what is too large to hold is read again each time
+            recording = load(one, unit)
+            quality, bad, notes = assess(recording)
+            digest = content_hash(recording)
+            drawing = {"drawing": draw(recording, quality)} if drawings else {}
     except UserError as problem:
         return entry | {"status": "unusable", "reason": shown(str(problem))}
-    except MemoryError:
-        return entry | {"status": "unusable", "reason": shown(str(no_memory_error(one.path)))}
     reason = unusable(recording, bad, notes)
     notes = [*recording.notes, *notes, *file_notes(one, digest, seen)]
     _count(electrodes, recording, bad)

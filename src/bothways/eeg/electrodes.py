@@ -16,7 +16,7 @@ bad below 0.4), with more room for good ones and only where the others do hang t
 COPY = 0.99999
 """A correlation from here on is that of the same samples twice."""
 LASTING = 3
-"""Stretches in a row from which on it counts."""
+"""Stretches in a row from which on it counts, with those between them that are not compared; at least two that are."""
 FEWEST = 4
 """Channels among which one can be called alone."""
 BAND_HZ = (1.0, 35.0)
@@ -64,7 +64,8 @@ class Comparison:
         self.band = (hz >= BAND_HZ[0]) & (hz <= BAND_HZ[1])
         long_enough = np.flatnonzero(lengths >= self.n) if self.n >= sfreq_hz else np.zeros(0, int)
         most = max(GROUP_BYTES // max(8 * n_channels * int(self.band.sum()), 1), 1)
-        self.which = long_enough[:: -(-len(long_enough) // most)] if len(long_enough) else long_enough
+        self.every = max(-(-len(long_enough) // most), 1)
+        self.which = long_enough[:: self.every]
         self.starts = stretches[self.which, 0]
         self.kept = np.zeros((n_channels, len(self.which), int(self.band.sum())), np.complex64)
         self.n_added = 0
@@ -115,7 +116,7 @@ class Comparison:
             typical = np.array([_median(row) or 0.0 for row in largest])[:, None]
             low = (largest < ALONE) & (typical >= TOGETHER)
             # a clenched jaw does it to a good electrode for a while: what counts is that it lasts
-            alone = [_lasting(self.which, column) for column in low.T]
+            alone = [_lasting(self.which, column, self.every) for column in low.T]
         earlier = [np.flatnonzero(same[later, :later]) for later in range(n)]
         copies = [(later, int(first[0])) for later, first in enumerate(earlier) if len(first)]
         return Compared([None if r is None else round(r, 4) for r in correlation], reasons, alone, copies)
@@ -129,9 +130,12 @@ def _filled(pieces: Float32[np.ndarray, "w n"], holes: Bool[np.ndarray, "w n"]) 
     return filled
 
 
-def _lasting(which: Int[np.ndarray, " w"], low: Bool[np.ndarray, " w"]) -> list[int]:
+def _lasting(which: Int[np.ndarray, " w"], low: Bool[np.ndarray, " w"], every: int) -> list[int]:
+    """Returns the stretches of each run of `low` ones that lasts, of which `which`, every so many, were compared."""
     runs = [list(group) for is_low, group in groupby(range(len(low)), lambda at: low[at]) if is_low]
-    return [int(which[at]) for run in runs if len(run) >= LASTING for at in run]
+    fewest = max(-(-LASTING // every), 2)
+    lasting = [range(which[run[0]], which[run[-1]] + 1) for run in runs if len(run) >= fewest]
+    return [stretch for run in lasting for stretch in run]
 
 
 def _median(values: np.ndarray) -> float | None:

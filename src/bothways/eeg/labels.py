@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Int64
 
 from bothways.config import LabelConfig
-from bothways.eeg.annotations import EDF_ENDINGS, Annotated, read_annotations
-from bothways.eeg.recording import Note, listed
+from bothways.eeg.annotations import EDF_ENDINGS, read_annotations
+from bothways.eeg.recording import MARKED_BAD, Note, listed
 from bothways.eeg.scan import read_table
 from bothways.eeg.store import Store
 from bothways.errors import UserError
@@ -25,7 +25,7 @@ EVENTS = "events"
 NO_CLASS = re.compile(
     r"(?i)sleep stage (\?|unscored|unknown|n/a)|unscored|not scored|unknown stage|\?|n/a|nan|"
     r"\[?total time\b.*|recording (starts?|ends?|started|ended|stopped)|(start|end|stop) (of )?recording|"
-    r"(new segment|boundary|edge boundary)/?|bad([ _].*)?"
+    r"(new segment|boundary|edge boundary)/?|" + MARKED_BAD.pattern.removeprefix("(?i)")
 )
 """What marks a stretch as not scored, or marks the recording and no state in it; a class only by its exact name."""
 _LONGEST_S = 1e8
@@ -137,8 +137,9 @@ def find_labels(source: str | Path, store: Store, rules: LabelConfig | None = No
         raise UserError(f"{path}: expected `{EVENTS}`, a CSV, a hypnogram (EDF) or a folder of them; check the path")
     if path.is_dir() or path.name.lower().endswith(EDF_ENDINGS):
         annotated, notes = read_annotations(path, [(r.file, r.meas_date) for r in store.recordings])
-        return _as_classes(Spans(_of(annotated), notes), rules, str(path))
-    return _as_classes(read_labels(path, rules.duration_s), rules, str(path))
+        rows = [Span(one.file, *event) for one in annotated for event in one.events]
+        return _as_classes(Spans(rows, notes), rules, str(path))
+    return _as_classes(read_labels(path, rules.duration_s, rules.column), rules, str(path))
 
 
 def labels_from_events(store: Store, rules: LabelConfig | None = None) -> Spans:
@@ -147,17 +148,18 @@ def labels_from_events(store: Store, rules: LabelConfig | None = None) -> Spans:
     Raises:
         UserError: no event is left, or two classes differ in case or spaces only.
     """
-    annotated = [Annotated(r.file, [(e.onset_s, e.duration_s, e.label) for e in r.events]) for r in store.recordings]
+    rows = [
+        Span(r.file, e.onset_s, e.duration_s, e.label, channel=", ".join(e.ch_names) or None)
+        for r in store.recordings
+        for e in r.events
+    ]
     notes = []
-    for code, what in (("events_outside", "begin where no data are"), ("events_shortened", "run past their data")):
+    outside, cut = "lie where no data are", "begin before or run past their data"
+    for code, what in (("events_outside", outside), ("events_shortened", cut)):
         files = [r.file for r in store.recordings if any(note.code == code for note in r.notes)]
         if files:  # said when they were read; a label is lost with them
             notes.append(Note(code, f"events {what} in {len(files)} recordings: {listed(files)}"))
-    return _as_classes(Spans(_of(annotated), notes), rules or LabelConfig(), f"{store.path}: events")
-
-
-def _of(annotated: Iterable[Annotated]) -> list[Span]:
-    return [Span(one.file, *event) for one in annotated for event in one.events]
+    return _as_classes(Spans(rows, notes), rules or LabelConfig(), f"{store.path}: events")
 
 
 def _as_classes(spans: Spans, rules: LabelConfig, source: str) -> Spans:
@@ -234,8 +236,10 @@ def _counted(labels: Mapping[str, int]) -> str:
     return ", ".join(shown[:20]) + (f" and {len(shown) - 20} more" if len(shown) > 20 else "")
 
 
-def read_labels(path: str | Path, duration_s: float | None = None) -> Spans:
+def read_labels(path: str | Path, duration_s: float | None = None, column: str = "label") -> Spans:
     """Reads a CSV `file,label`, `subject,label` or `file,onset_s,duration_s,label[,channel][,subject]`.
+
+    BIDS's `participant_id` is taken for `subject`: participants.tsv labels people.
 
     A row without onset and duration labels the whole recording, one without a file every recording of the subject.
     Labels stay the text they are. Rows without a label are left out and counted; other columns are ignored and named.
@@ -243,13 +247,28 @@ def read_labels(path: str | Path, duration_s: float | None = None) -> Spans:
     Args:
         path: the CSV.
         duration_s: of rows with an onset that state none.
+        column: the one that holds the labels.
 
     Raises:
         UserError: not readable, a column missing, a time that is no number of seconds, or no labelled row.
     """
     path = Path(path)
     table = read_table(path, ())
-    columns = next(iter(table.values())).keys() if table else set()
+    columns = set(next(iter(table.values()))) if table else set()
+    column = column.lower()
+    if columns & {"file", "subject", "participant_id"} and column not in columns:
+        others = ", ".join(sorted(columns - {"file", "subject", "participant_id", "onset_s", "duration_s", "channel"}))
+        raise UserError(
+            f"{path}: expected a column {column!r} with the labels, got {others or 'none besides names and times'}; "
+            "name the one that holds them: --set labels.column=NAME"
+        )
+    renamed = {column: "label"} | ({} if "subject" in columns else {"participant_id": "subject"})
+    dropped = {"label"} - {column}
+    table = {
+        line: {renamed.get(name, name): cell for name, cell in row.items() if name not in dropped}
+        for line, row in table.items()
+    }
+    columns = {renamed.get(name, name) for name in columns}
     who = "subject" if "subject" in columns and "file" not in columns else "file"
     if not columns >= {who, "label"}:
         read_table(path, (who, "label"))  # says which is missing

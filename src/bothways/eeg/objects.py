@@ -1,5 +1,6 @@
 """Recordings that Python holds already: arrays, mne's Raw and Epochs, data sets of braindecode."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -23,6 +24,7 @@ from bothways.eeg.recording import (
     place_events,
     placed,
     possible_uv,
+    take_rows,
     unit_in_uv,
 )  # fmt: skip
 from bothways.errors import UserError
@@ -34,7 +36,7 @@ def from_array(
     sfreq_hz: float | int,
     *,
     unit: str,
-    events: Sequence[tuple[float | int, float | int, str]] = (),
+    events: Sequence[Any] = (),
     name: str = "array",
     subject: str = "",
     session: str = "",
@@ -52,7 +54,7 @@ def from_array(
         session: empty = by the name.
 
     Raises:
-        UserError: shape, names, rate or unit do not fit, or there is no EEG.
+        UserError: shape, names, rate, unit or events do not fit, or there is no EEG.
     """
     path = Path(name)
     samples = np.asarray(data)
@@ -90,7 +92,7 @@ def from_array(
     data_uv = np.empty((len(picks), flat.shape[1]), np.float32)
     for row, index in zip(data_uv, picks):
         row[:] = possible_uv(flat[index].astype(np.float64) * factor)
-    stamped = [(float(onset_s), float(duration_s), str(label)) for onset_s, duration_s, label in events]
+    stamped = [_stamped(name, event) for event in events]
     positions = placed(channels, notes)
     return Recording(
         path, "array", data_uv, named(channels, notes, positions), [str(ch_names[index]) for index in picks], positions,
@@ -99,11 +101,24 @@ def from_array(
     )  # fmt: skip
 
 
+def _stamped(name: str, event: Any) -> tuple[float, float, str]:
+    try:
+        onset_s, duration_s, label = event
+        stamped = float(onset_s), float(duration_s), str(label)
+    except (TypeError, ValueError):
+        stamped = math.nan, 0.0, ""
+    if not math.isfinite(stamped[0]) or not 0 <= stamped[1] < math.inf:
+        raise UserError(
+            f"{name}: events: expected (onset_s, duration_s, label) with seconds, got {repr(event)[:80]}; correct it"
+        )
+    return stamped
+
+
 def from_mne(source: Any, *, name: str = "", subject: str = "", session: str = "") -> Recording:
     """Makes a recording of an `mne.io.Raw` or `mne.Epochs`.
 
-    Each epoch becomes a segment, with an event of its label over all of it. Epochs that overlap in time are kept as
-    they are and noted: the same signal is in more than one then.
+    Each epoch becomes a segment, with an event of its label over all of it. Where epochs overlap in time, the same
+    signal is in more than one, and their times count as if they followed on each other: each keeps its own label.
 
     Args:
         source: as mne gives it; volts.
@@ -127,6 +142,28 @@ def from_mne(source: Any, *, name: str = "", subject: str = "", session: str = "
     return replace(recording, subject=subject, session=session)
 
 
+def read_epochs(path: Path, unit: str | None) -> Recording:
+    """Reads a FIF file of mne's Epochs (`…-epo.fif`); see `from_mne` and `recording.read_recording`.
+
+    Raises:
+        UserError: mne does not read it, or it holds no EEG or no data.
+    """
+    import mne
+
+    try:
+        with mne.utils.use_log_level("error"):
+            epochs = mne.read_epochs(path, preload=True)
+    except (OSError, MemoryError):
+        raise
+    except Exception as problem:  # mne's readers raise all kinds on damaged files
+        why = " ".join(f"{type(problem).__name__}: {problem}".split())[:300]
+        raise UserError(f"{path}: expected mne's Epochs, but {why}; check that it was copied whole") from None
+    recording = _of_epochs(path, epochs)
+    factor = (unit_in_uv(unit or "V") or 1e6) / 1e6  # mne takes them for volts
+    rows = take_rows(recording.data_uv, range(len(recording.ch_names)), [factor] * len(recording.ch_names))
+    return recording if unit is None else replace(recording, data_uv=rows)
+
+
 def _of_epochs(path: Path, epochs: Any) -> Recording:
     import mne
 
@@ -143,6 +180,9 @@ def _of_epochs(path: Path, epochs: Any) -> Recording:
     rates_hz = set(np.ravel(getattr(epochs, "_raw_sfreq", None) or sfreq_hz).tolist())
     old_hz = float(rates_hz.pop()) if len(rates_hz) == 1 else sfreq_hz
     onsets_s = (samples - samples.min()) / old_hz
+    overlapping = sum(b - a < (n - 0.5) / sfreq_hz for a, b in pairwise(onsets_s))
+    if overlapping:
+        onsets_s = np.arange(len(marks)) * n / sfreq_hz
     names = {code: label for label, code in epochs.event_id.items()}
     segments = [Segment(k * n, (k + 1) * n, float(onset_s)) for k, onset_s in enumerate(onsets_s)]
     events = [
@@ -150,12 +190,9 @@ def _of_epochs(path: Path, epochs: Any) -> Recording:
         for segment, code in zip(segments, marks[:, 2])
     ]
     notes = [*recording.notes, Note("gaps", f"{len(segments)} epochs of {n / sfreq_hz:g} s, from {epochs.tmin:g} s on")]
-    ordered = np.sort(onsets_s)
-    overlapping = sum(b - a < (n - 0.5) / sfreq_hz for a, b in pairwise(ordered))
     if overlapping:
-        notes.append(
-            Note("overlapping_epochs", f"{overlapping} epochs begin before the one in front ends: signal is doubled")
-        )
+        text = "signal is doubled, and times count as if one followed on the other"
+        notes.append(Note("overlapping_epochs", f"{overlapping} epochs begin before the one in front ends: {text}"))
     if epochs.metadata is not None:
         notes.append(
             Note("metadata_left_out", f"columns not taken over: {', '.join(map(str, epochs.metadata.columns))}")

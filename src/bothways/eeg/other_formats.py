@@ -1,10 +1,16 @@
-"""Every format but EDF and BDF, through mne."""
+"""The formats that mne reads, through mne."""
 
 import gzip
+import io
+import logging
 import re
+import struct
 import warnings
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from bothways.eeg.channels import parse_labels, shown, trusted_positions
+from bothways.eeg.companions import check_ant, check_companions, check_egi, check_nihon, need_reader
 from bothways.eeg.edf import status_events
 from bothways.eeg.matlab import check_eeglab
 from bothways.eeg.recording import (
@@ -37,6 +44,8 @@ from bothways.errors import UserError
 
 _BOUNDARY = re.compile(r"(?i)^(bad |edge )?boundary$|^new segment")
 _SKIPPED = re.compile(r"(?i)^bad_acq_skip")
+_SAID_BY_US = re.compile("^(The data contains 'boundary' events|Unsupported physical dimension)")
+_GDF_UNITS = {0: "", 512: "", 4256: "V", 4274: "mV", 4275: "uV", 4276: "nV"}
 _CHUNK_S = 60.0
 _LONGEST_S = 1e9
 """An event that begins or lasts longer, some thirty years, is none."""
@@ -48,13 +57,11 @@ def read_with_mne(path: Path, unit: str | None) -> Recording:
     Raises:
         UserError: mne does not read it, or it holds no EEG or no data.
     """
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, _readers_told() as told, np.errstate(all="ignore"):
         warnings.simplefilter("always")
         try:
             raw = _open(path)
             raw.get_channel_types()  # fails where a type is none
-            if path.suffix.lower() == ".set":
-                _warn_if_renamed(path)
         except (UserError, OSError, MemoryError):
             raise
         except Exception as problem:  # mne's readers raise all kinds on damaged files
@@ -66,9 +73,30 @@ def read_with_mne(path: Path, unit: str | None) -> Recording:
             ) from None
         recording = convert(path, raw, unit)
     ignored = (DeprecationWarning, FutureWarning, ResourceWarning)
-    for text in dict.fromkeys(_one_line(w.message) for w in caught if not issubclass(w.category, ignored)):
-        recording.notes.append(Note("reader", text))
+    texts = [_one_line(w.message) for w in caught if not issubclass(w.category, ignored)] + told
+    for text in dict.fromkeys(texts):
+        if not _SAID_BY_US.search(text):
+            text = text.replace(f"{path.absolute().parent}/", "").replace(str(path), path.name)
+            recording.notes.append(Note("reader", text))
     return recording
+
+
+@contextmanager
+def _readers_told() -> Iterator[list[str]]:
+    """Collects what readers below mne log (Curry's), and drops what they print (EGI's), instead of showing it."""
+    told: list[str] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told.append(_one_line(record.getMessage()))
+
+    handler = Handler(logging.WARNING)
+    logging.root.addHandler(handler)
+    try:
+        with redirect_stdout(io.StringIO()):
+            yield told
+    finally:
+        logging.root.removeHandler(handler)
 
 
 def _one_line(problem: Any) -> str:
@@ -79,7 +107,8 @@ def _why(problem: Exception) -> str:
     """The error in one line; of a traceback quoted in it the last error only."""
     if quoted := re.findall(r"(?m)^(\w+(?:Error|Exception): .*)$", str(problem)):
         return _one_line(quoted[-1])
-    return f"{type(problem).__name__}: {_one_line(problem)}"
+    text = _one_line(problem)
+    return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
 
 
 def _head(path: Path) -> bytes:
@@ -103,8 +132,12 @@ def _open(path: Path) -> Any:
 
     if re.search(r"(?i)\.fif(\.gz)?$", path.name) and (head := _head(path))[:4] != b"\0\0\0\x64":
         raise _other_error(path, "a FIF file", head)
-    quiet = {"verbose": "error"}
+    quiet = {"verbose": "warning"}
     suffix = path.suffix.lower()
+    if suffix == ".eeg":
+        check_nihon(path)
+    if suffix == ".raw":
+        check_egi(path)
     openers: dict[str, Callable[[], Any]] = {
         ".set": lambda: _open_eeglab(path),
         ".raw": lambda: mne.io.read_raw_egi(path, **quiet),
@@ -112,18 +145,25 @@ def _open(path: Path) -> Any:
         ".cnt": lambda: _open_cnt(path),
         ".dat": lambda: mne.io.read_raw_curry(path, **quiet),
     }
-    with mne.utils.use_log_level("error"):
+    with mne.utils.use_log_level("warning"):
         try:
             return openers.get(suffix, lambda: mne.io.read_raw(path, **quiet))()
-        except FileNotFoundError as problem:
-            raise UserError(f"{path}: a file that belongs to it is missing: {_one_line(problem)}") from None
+        except Exception as problem:
+            if suffix in (".data", ".dat", ".cdt", ".cnt") and path.suffix != suffix:
+                raise UserError(
+                    f"{path}: expected {suffix}, in lower case; rename it and what lies beside it"
+                ) from None
+            check_companions(path)
+            if isinstance(problem, FileNotFoundError):
+                raise UserError(f"{path}: a file that belongs to it is missing: {_one_line(problem)}") from None
+            raise
 
 
 def _open_eeglab(path: Path) -> Any:
     import mne
 
     check_eeglab(path)
-    return mne.io.read_raw(path, verbose="error")
+    return mne.io.read_raw(path, verbose="warning")
 
 
 def _open_cnt(path: Path) -> Any:
@@ -131,28 +171,16 @@ def _open_cnt(path: Path) -> Any:
 
     with path.open("rb") as file:
         if file.read(4) in (b"RIFF", b"RF64"):  # ANT's; Neuroscan's has the same ending
-            return mne.io.read_raw_ant(path, verbose="error")
+            need_reader(path, "antio")
+            check_ant(path)
+            return mne.io.read_raw_ant(path, verbose="warning")
     try:
-        return mne.io.read_raw_cnt(path, verbose="error")
+        return mne.io.read_raw_cnt(path, verbose="warning")
     except Exception:
         # mne's guess of the sample width fails on files cut short or without an event table
-        raw = mne.io.read_raw_cnt(path, data_format="int16", verbose="error")
+        raw = mne.io.read_raw_cnt(path, data_format="int16", verbose="warning")
         warnings.warn("sample width could not be told from the header; read as int16", stacklevel=2)
         return raw
-
-
-def _warn_if_renamed(path: Path) -> None:
-    """A `.set` names its data file; mne takes the neighbour of its own name where that one is gone."""
-    beside = path.with_suffix(".fdt")
-    if not beside.is_file():
-        return
-    from pymatreader import read_mat
-
-    content = read_mat(path, ignore_fields=["chanlocs", "event", "urevent", "epoch", "history", "etc"])
-    content = content.get("EEG", content)
-    name = content.get("datfile") or content.get("data")
-    if isinstance(name, str) and name != beside.name and not path.with_name(name).exists():
-        warnings.warn(f"the header names {name}, which is not there; read {beside.name} beside it", stacklevel=2)
 
 
 def convert(path: Path, raw: Any, unit: str | None, *, of_file: bool = True) -> Recording:
@@ -171,17 +199,19 @@ def convert(path: Path, raw: Any, unit: str | None, *, of_file: bool = True) -> 
     left_out: dict[str, str] = {}
     picks, channels = [], []
     types = raw.get_channel_types()
-    stated = (getattr(raw, "_orig_units", None) or {}) if of_file else {}
-    unscaled = _unscaled_units(path, raw, types) if of_file else {}
+    stated = _stated_units(path, raw) if of_file else {}
+    unscaled = _unscaled_units(path, raw, types, stated) if of_file else {}
     for index, channel in enumerate(parse_labels(raw.ch_names)):
         label, kind = raw.ch_names[index], types[index]
         if kind != "eeg" and index not in unscaled:
             unit_text = stated.get(label, "n/a")
-            odd = unit_text != "n/a" and unit_in_uv(unit_text) is None
+            odd = unit_text not in ("n/a", "") and unit_in_uv(unit_text) is None
             why = f"unit {unit_text!r} is no voltage" if odd else f"{kind} channel in the file, not scalp EEG"
             leave_out(left_out, label, why)
         elif channel.left_out:
             leave_out(left_out, label, channel.left_out)
+        elif unit is None and unscaled.get(index) and unit_in_uv(unscaled[index]) is None:
+            leave_out(left_out, label, f"unit {shown(unscaled[index])!r} is no voltage")
         else:
             picks.append(index)
             channels.append(channel)
@@ -194,13 +224,17 @@ def convert(path: Path, raw: Any, unit: str | None, *, of_file: bool = True) -> 
     data_uv = held_or_lazy(
         (len(picks), int(raw.n_times)), lambda rows: _samples(path, raw, picks[rows], unit, stated, unscaled)
     )
+    if of_file and type(raw).__name__ == "RawBrainVision":
+        notes += _cut(path, raw)
     segments, events = _times(path, raw, types, sfreq_hz, notes)
     points = np.array([raw.info["chs"][pick]["loc"][:3] for pick in picks], dtype=np.float64)
     positions = trusted_positions(points, channels)
     if positions is not None:
         notes.append(Note("digitised_positions", "electrode positions are the file's own"))
-    if odd := [f"{raw.ch_names[pick]} ({unscaled[pick]})" for pick in picks if odd_case(unscaled.get(pick, ""))]:
-        notes.append(odd_case_note(odd))
+    if unit is None and (guessed := [raw.ch_names[pick] for pick in picks if unscaled.get(pick) == ""]):
+        notes.append(Note("unit_guessed", f"unit taken for microvolts: {listed(guessed)}"))
+    if unusual := [f"{raw.ch_names[pick]} ({unscaled[pick]})" for pick in picks if odd_case(unscaled.get(pick, ""))]:
+        notes.append(odd_case_note(unusual))
     if positions is None:
         positions = placed(channels, notes)
     ch_names = named(channels, notes, positions)
@@ -230,22 +264,63 @@ def _check_size(path: Path, raw: Any) -> None:
         )
 
 
-def _unscaled_units(path: Path, raw: Any, types: list[str]) -> dict[int, str]:
-    """The voltages among BrainVision's channels that mne leaves unscaled, as it does not know their unit's spelling."""
+def _stated_units(path: Path, raw: Any) -> dict[str, str]:
+    """The units that the file states, by mne's names of the channels; "" where it leaves one open."""
+    if type(raw).__name__ != "RawGDF":
+        return getattr(raw, "_orig_units", None) or {}
+    with path.open("rb") as file:
+        head = file.read(256)
+        if head[4:6] == b"1.":  # then as text
+            n = struct.unpack("<I", head[252:256])[0]
+            file.seek(96 * n, io.SEEK_CUR)
+            texts = [file.read(8).decode("latin-1").strip(" \0") for _ in range(n)]
+        else:
+            n = struct.unpack("<H", head[252:254])[0]
+            file.seek(102 * n, io.SEEK_CUR)
+            texts = [_GDF_UNITS.get(code, f"code {code}") for code in struct.unpack(f"<{n}H", file.read(2 * n))]
+    return dict(zip(raw.ch_names, texts))
+
+
+def _unscaled_units(path: Path, raw: Any, types: list[str], stated: dict[str, str]) -> dict[int, str]:
+    """The units of channels that mne leaves unscaled: it does not know their spelling (BrainVision), or them at all."""
+    eeg = {i: name for i, name in enumerate(raw.ch_names) if types[i] == "eeg"}
+    if type(raw).__name__ == "RawANT":  # the reader has them in lower case
+        texts = raw._raw_extras[0]["orig_ch_units"]
+        return {i: re.sub("v$", "V", texts[i].replace("âµ", "µ")) for i in eeg if texts[i] not in ("uv", "µv")}
+    if type(raw).__name__ == "RawCurry":
+        return {i: stated.get(name, "n/a") for i, name in eeg.items() if raw._cals[i] == 1}
+    if type(raw).__name__ == "RawGDF":
+        return {i: stated[name] for i, name in eeg.items() if stated[name] != "mV" and stated[name][:2] != "uV"}
     if type(raw).__name__ != "RawBrainVision" or "misc" not in types:
         return {}
-    content = path.read_bytes()
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = content.decode("latin-1")
-    section = text.partition("[Channel Infos]")[2].partition("\n[")[0]
+    section = _text(path).partition("[Channel Infos]")[2].partition("\n[")[0]
     units = {int(n) - 1: row.split(",")[3].strip() for n, row in re.findall(r"(?m)^Ch(\d+)=((?:.*?,){3}.*)$", section)}
     return {
         index: text
         for index, text in units.items()
         if index < len(types) and types[index] == "misc" and unit_in_uv(text) is not None
     }
+
+
+def _text(path: Path) -> str:
+    content = path.read_bytes()
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
+
+def _cut(path: Path, raw: Any) -> list[Note]:
+    """The note of a BrainVision file whose samples are fewer than it states, or end within one."""
+    text = _text(path)
+    stated = re.search(r"(?m)^DataPoints=(\d{1,12})\s*$", text)
+    form = re.search(r"(?m)^BinaryFormat=(INT_16|INT_32|IEEE_FLOAT_32)", text)
+    size = Path(raw.filenames[0]).stat().st_size
+    rest = size % (len(raw.ch_names) * (2 if form[1] == "INT_16" else 4)) if form else 0
+    if rest or (stated and int(stated[1]) > raw.n_times):
+        of = f" of {stated[1]}" if stated else ""
+        return [Note("truncated", f"{raw.n_times} whole samples{of} are there; the end is missing")]
+    return []
 
 
 def _samples(
@@ -255,7 +330,7 @@ def _samples(
     factors = np.full((len(picks), 1), 1e6)
     for factor, pick in zip(factors, picks):
         if pick in unscaled:
-            factor[:] = unit_in_uv(unit or unscaled[pick])
+            factor[:] = unit_in_uv(unit or unscaled[pick]) or 1.0
     if unit is not None:
         for factor, pick in zip(factors, picks):
             if pick in unscaled:
@@ -274,7 +349,8 @@ def _samples(
 
 def _piece(path: Path, raw: Any, picks: list[int], start: int, stop: int) -> np.ndarray:
     try:
-        return np.asarray(raw.get_data(picks, start, stop, verbose="error"))
+        with redirect_stdout(io.StringIO()):  # EGI's reader prints
+            return np.asarray(raw.get_data(picks, start, stop, verbose="error"))
     except (OSError, MemoryError):
         raise
     except Exception as problem:
@@ -284,7 +360,9 @@ def _piece(path: Path, raw: Any, picks: list[int], start: int, stop: int) -> np.
             raise UserError(
                 f"{path}: expected {raw.n_times} samples in {data_file.name}, it holds {n}; copy it again"
             ) from None
-        raise UserError(f"{path}: the samples cannot be read: {type(problem).__name__}: {_one_line(problem)}") from None
+        raise UserError(
+            f"{path}: the samples cannot be read: {_why(problem)}; check that it was copied whole"
+        ) from None
 
 
 def _times(
@@ -293,7 +371,8 @@ def _times(
     n = int(raw.n_times)
     cuts, holes, events, unplaced = {0, n}, [], [], []
     first_s = raw.first_time if raw.annotations.orig_time is not None else 0.0
-    for onset, duration_s, label in zip(raw.annotations.onset, raw.annotations.duration, raw.annotations.description):
+    marks = raw.annotations
+    for onset, duration_s, label, about in zip(marks.onset, marks.duration, marks.description, marks.ch_names):
         onset_s, duration_s = float(onset) - first_s, float(duration_s) if duration_s > 0 else 0.0
         if not abs(onset_s) < _LONGEST_S or not duration_s < _LONGEST_S:
             unplaced.append(str(label))
@@ -305,7 +384,7 @@ def _times(
         elif _BOUNDARY.search(label):
             cuts.add(min(max(sample, 0), n))
         else:
-            events.append((onset_s, duration_s, str(label)))
+            events.append((onset_s, duration_s, str(label), [str(name) for name in about]))
     if unplaced:
         notes.append(Note("events_outside", f"{len(unplaced)} events have an impossible time: {listed(unplaced)}"))
     edges = sorted(cuts | {edge for hole in holes for edge in hole})
@@ -318,11 +397,38 @@ def _times(
         raise UserError(f"{path}: no data: the file marks all of it as skipped; leave the file out")
     if len(segments) > 1 or holes:
         notes.append(Note("gaps", f"{len(segments)} pieces, cut where the file marks a boundary or a skip"))
-    known = {(whole_sample(onset_s * sfreq_hz), label) for onset_s, _, label in events}
-    for pick in (index for index, kind in enumerate(types) if kind == "stim"):
+    if type(raw).__name__ == "RawNihon":  # its events count the stored seconds
+        stored, segments = segments, _nihon_onsets(path, raw, segments, sfreq_hz)
+        if segments != stored:
+            events = [(true_time_s(at_s, segments, sfreq_hz), s, label, on) for at_s, s, label, on in events]
+    known = {(whole_sample(onset_s * sfreq_hz), label) for onset_s, _, label, _ in events}
+    # EGI's stimulus channels number the codes that the annotations name
+    for pick in (i for i, kind in enumerate(types) if kind == "stim" and type(raw).__name__ != "RawMff"):
         values = np.nan_to_num(_piece(path, raw, [pick], 0, n)[0])
         for sample, code in status_events(np.clip(values, -(2**31), 2**31 - 1).astype(np.int32)):
             label = str(code) if code != 1 else raw.ch_names[pick]
             if (sample, label) not in known:  # some readers give triggers as annotations too
-                events.append((true_time_s(sample / sfreq_hz, segments, sfreq_hz), 0.0, label))
+                events.append((true_time_s(sample / sfreq_hz, segments, sfreq_hz), 0.0, label, []))
     return segments, place_events(events, segments, sfreq_hz, notes)
+
+
+def _nihon_onsets(path: Path, raw: Any, segments: list[Segment], sfreq_hz: float) -> list[Segment]:
+    """Nihon Kohden's blocks with the onsets that their headers give, in whole seconds."""
+    blocks = raw._raw_extras[0]["header"]["controlblocks"][0]["datablocks"]
+    if len(blocks) != len(segments):
+        return segments
+    begins = []
+    with path.open("rb") as file:
+        for block in blocks:
+            file.seek(int(block["address"]) + 0x14)
+            try:
+                begins.append(datetime.strptime(file.read(6).hex(), "%y%m%d%H%M%S"))
+            except ValueError:
+                return segments
+    timed = [segments[0]]
+    for begin, segment in zip(begins[1:], segments[1:]):
+        last = timed[-1]
+        follows_s = last.onset_s + (last.stop - last.start) / sfreq_hz
+        onset_s = (begin - begins[0]).total_seconds()
+        timed.append(replace(segment, onset_s=onset_s if onset_s > follows_s + 1 else follows_s))
+    return timed

@@ -25,8 +25,9 @@ from bothways import __version__
 from bothways.config import SignalConfig
 from bothways.eeg.preprocess import Prepared, preprocess, robust_scale
 from bothways.eeg.quality import assess, file_notes, unusable
-from bothways.eeg.recording import Recording, no_memory_error, row_groups
-from bothways.eeg.scan import Found, load, scan, shown
+from bothways.eeg.reading import no_memory_error, reading
+from bothways.eeg.recording import Recording, row_groups
+from bothways.eeg.scan import Found, LeftOut, load, scan, shown
 from bothways.eeg.source import source_files, source_hash
 from bothways.eeg.store import FORMAT_VERSION, Store, content_hash, read_entries, to_int16, write_entries
 from bothways.errors import BothwaysWarning, UserError
@@ -41,11 +42,13 @@ from bothways.files import (
     write_json,
 )
 from bothways.progress import progress
-from bothways.workers import Lost, Results, here, in_processes, on_cluster
+from bothways.workers import Lost, Results, available_bytes, here, in_processes, on_cluster
 
 WORTH_BYTES = 2**27
 """So much of recordings makes up for the start of a process, which imports torch."""
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+PROCESS_BYTES = 2**30
+"""What a process needs at most, however long a recording is."""
+_MEND = dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room") | {errno.EROFS: "make it writable"}
 _ALONE = threading.Lock()
 
 
@@ -96,24 +99,30 @@ def prepare(
         baseline: rows `file`, `onset_s`, `duration_s`, `subject`: kept as they are, for `labels.baseline_spans`.
         overwrite: replace an existing `out`.
         append: add to the store `out`, which keeps its recordings and their ids.
-        workers: processes; 1 = none but this one. By default one for each core, fewer where there is little to do.
+        workers: processes; 1 = none but this one. By default one for each core, fewer where there is little to do or
+            little memory.
         dask: address of a Dask cluster that does the work, with the same files under the same names.
 
     Returns:
-        The store; its `made` says how many recordings were `reused` of a stopped call and `already_there` before.
+        The store; its `made` says how many recordings were `already_there`, how many were `added`, and of these how
+        many `reused` of a stopped call.
 
     Raises:
         UserError: nothing is found or usable; `out` cannot be written, exists, or is being written; appending, `out` is
             no store, has another signal contract, or has another recording of the same name; the cluster does not
-            answer.
+            answer, or no longer.
+        KeyboardInterrupt: as it came, with what the next call can go on with.
     """
     out, signal = Path(out), signal or SignalConfig()
     if overwrite and append:
         raise UserError("--overwrite replaces the store and --append adds to it; choose one")
     if dask is not None and workers is not None:
         raise UserError("--workers are processes of this machine and --dask is a cluster; choose one")
+    if workers is not None and workers < 1:
+        raise UserError(f"workers: expected 1 or more, got {workers}; leave it out for as many as pay off")
     check_output(out, overwrite=overwrite or append)
-    found = scan(paths, subject_from)
+    left_out: list[LeftOut] = []
+    found = scan(paths, subject_from, left_out)
     work = hidden_beside(out.resolve(), "partial")
     busy = f"{out}: another prepare is writing it; wait until it is done, or choose another --out"
     with locked(work / "lock", busy):
@@ -130,19 +139,22 @@ def prepare(
             results = _work(tasks, _n_workers(new, workers), dask)
             with new_folder(out, overwrite=overwrite or append, temporary=work / "store") as folder:
                 (folder / "signals").mkdir()
-                _put_together(folder, done, old, new, results, signal, baseline, [str(subject_from), unit])
-        except UserError:
-            if not any(done.glob("*.json")):
+                _put_together(folder, done, old, new, results, signal, baseline, [str(subject_from), unit], left_out)
+        except (UserError, OSError, KeyboardInterrupt) as problem:
+            again, finished = "run it again", sum(1 for _ in done.glob("*.json"))
+            if finished:
+                again += f", it goes on after the {finished} recordings that are finished (in {work})"
+            else:
                 shutil.rmtree(work, ignore_errors=True)
+            if isinstance(problem, KeyboardInterrupt):
+                raise type(problem)(f"{out}: {again}") from None
+            if isinstance(problem, ConnectionError):  # on_cluster's
+                raise UserError(f"{dask}: {problem}; start a scheduler and {again}") from None
+            if isinstance(problem, OSError):  # all that is read has its own error
+                mend = _MEND.get(problem.errno or 0, "see to the disk")
+                why = problem.strerror or str(problem)
+                raise UserError(f"{out}: cannot be written: {why}; {mend} and {again}") from None
             raise
-        except OSError as problem:
-            if problem.errno not in _FULL:
-                raise
-            kept = sum(1 for _ in done.glob("*.json"))
-            raise UserError(
-                f"{out}: cannot be written: {problem.strerror}; make room and run it again, it goes on after the "
-                f"{kept} recordings that are finished"
-            ) from None
         # The lock goes last: who takes the next one must not lose files to this.
         shutil.rmtree(done, ignore_errors=True)
         (work / "settings.json").unlink(missing_ok=True)
@@ -150,7 +162,11 @@ def prepare(
         with suppress(OSError):
             work.rmdir()
     store = Store.open(out)
-    store.made = {"reused": sum(r.reused for r in results), "already_there": len(found) - len(new)}
+    store.made = {
+        "reused": sum(r.reused for r in results),
+        "already_there": len(found) - len(new),
+        "added": sum(not r.skipped for r in results),
+    }
     return store
 
 
@@ -170,7 +186,11 @@ def _not_in(old: Store, found: Sequence[Found]) -> list[Found]:
     """Returns the recordings that the store lacks; one that has changed since is refused."""
     sources = {recording.file: recording.source for recording in old.recordings}
     for one in found:
-        if one.file in sources and sources[one.file] != _source(one):
+        if one.file not in sources:
+            continue
+        with reading(one.path):
+            source = _source(one)
+        if sources[one.file] != source:
             raise UserError(
                 f"{one.file}: the store has a recording of this name from another source (the file has changed, or "
                 "lies in another folder); prepare the store anew, or give the folder above"
@@ -194,11 +214,12 @@ def _n_workers(new: Sequence[Found], workers: int | None) -> int:
     if workers is not None:
         return max(1, min(workers, len(new)))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    most, total = min(cores, len(new)), 0
+    most, total = min(cores, available_bytes() // PROCESS_BYTES, len(new)), 0
     for one in new if most > 1 else ():
         if one.recording is not None:  # is prepared in this process
             continue
-        total += sum(file.stat().st_size for file in source_files(one.path))
+        with suppress(OSError):  # what cannot be read is told when its turn comes
+            total += sum(file.stat().st_size for file in source_files(one.path))
         if total >= most * WORTH_BYTES:
             return most
     return max(1, total // WORTH_BYTES)
@@ -206,6 +227,8 @@ def _n_workers(new: Sequence[Found], workers: int | None) -> int:
 
 def _work(tasks: Sequence[Task], n_workers: int, dask: str | None) -> list[Result]:
     """Does the tasks and returns their results in the order of the tasks."""
+    if not tasks:
+        return []
     finished = _finished(tasks, n_workers, dask)
     results = [Result()] * len(tasks)
     with closing(finished), progress("prepare", len(tasks), "recordings") as meter:
@@ -234,44 +257,41 @@ def _finished(tasks: Sequence[Task], n_workers: int, dask: str | None) -> Result
 
 
 def prepare_one(task: Task) -> Result:
-    """Prepares one recording, in whatever process; only a full disk is an exception.
+    """Prepares one recording, in whatever process; only what stops all work is an exception.
 
     Raises:
-        OSError: nothing more can be written.
+        OSError: nothing can be written.
     """
-    path = task.one.path
     try:
         with _ALONE:  # Python's warnings, which become notes, belong to all threads of a process
             return _prepare_one(task)
     except UserError as problem:
-        reason = str(problem)
+        return Result(skipped=shown(str(problem)))
     except MemoryError:
-        reason = str(no_memory_error(path))
-    except OSError as problem:
-        if problem.errno in _FULL:
-            raise
-        reason = f"{path}: cannot be read: {problem.strerror or problem}"
-    return Result(skipped=shown(reason))
+        return Result(skipped=shown(str(no_memory_error(task.one.path))))
 
 
 def _prepare_one(task: Task) -> Result:
     path = task.one.path
-    source = _source(task.one)
+    with reading(path):
+        source = _source(task.one)
     name = hashlib.sha256(os.fsencode(path.absolute()) + source.encode()).hexdigest()[:32]
     if _is_whole(task.folder, name):
         return Result(name, reused=True)
-    recording = load(task.one, task.unit)
-    quality, bad, notes = assess(recording)
-    if reason := unusable(recording, bad, notes):
-        raise UserError(f"{path}: {reason}")
-    prepared = preprocess(recording, task.signal, bad)
+    with reading(path):
+        recording = load(task.one, task.unit)
+        quality, bad, notes = assess(recording)
+        if reason := unusable(recording, bad, notes):
+            raise UserError(f"{path}: {reason}")
+        digest = content_hash(recording)
+        prepared = preprocess(recording, task.signal, bad)
     # Synced before its entry is written: an entry says that the samples are there.
     with replacing(task.folder / f"{name}.npy") as file:
         spans = [() if name in bad else quality[name]["bad_stretches"] for name in recording.ch_names]
         stretches = [_stored_spans(recording, prepared, of_channel) for of_channel in spans]
-        median_uv, scale_uv = _write_signals(file, prepared, stretches)
+        median_uv, scale_uv = _write_signals(file, path, prepared, stretches)
     entry = {
-        "sha256": content_hash(recording),
+        "sha256": digest,
         "source": source,
         "format": recording.format,
         "ch_names": recording.ch_names,
@@ -334,7 +354,7 @@ def _stored_spans(
 
 
 def _write_signals(
-    file: BinaryIO, prepared: Prepared, stretches: Sequence[Sequence[tuple[int, int]]]
+    file: BinaryIO, path: Path, prepared: Prepared, stretches: Sequence[Sequence[tuple[int, int]]]
 ) -> tuple[Float32[np.ndarray, " C"], Float32[np.ndarray, " C"]]:
     """Writes the samples as numpy's own file, some channels at a time; returns what they are scaled by.
 
@@ -344,7 +364,8 @@ def _write_signals(
     head = {"descr": "<i2", "fortran_order": False, "shape": prepared.data_uv.shape}
     np.lib.format.write_array_header_1_0(file, head)
     for group in row_groups(prepared.data_uv):
-        rows_uv = prepared.data_uv[group]
+        with reading(path):
+            rows_uv = prepared.data_uv[group]
         for row, bad in zip(rows_uv, stretches[group]):
             for start, stop in bad:
                 row[start:stop] = np.nan
@@ -364,6 +385,7 @@ def _put_together(
     signal: SignalConfig,
     baseline: Sequence[Mapping[str, Any]],
     settings: Sequence[str | None],
+    left_out: Sequence[LeftOut],
 ) -> None:
     """Fills a store's folder: what the old one holds, then what is finished, in the order of the list."""
     n_samples = 0
@@ -382,11 +404,12 @@ def _put_together(
         reasons = "; ".join(list(skipped.values())[:3])
         raise UserError(f"none of {len(new)} recordings can be used: {reasons}")
     head: dict[str, Any] = {"settings": dict(zip(("subject_from", "unit"), settings)), "baseline": [], "skipped": []}
+    passed = {one.file: asdict(one) for one in left_out}
     if old is not None:
         now = {one.file for one in new}
         skipped = {s["file"]: s["reason"] for s in old.head["skipped"] if s["file"] not in now} | skipped
+        passed = {one["file"]: one for one in old.head.get("left_out", [])} | passed
         head["baseline"] = list(old.head["baseline"])
-        head["settings"] = old.head["settings"]
     head["baseline"] += [dict(row) for row in baseline if dict(row) not in head["baseline"]]
     write_json(
         folder / "store.json",
@@ -401,6 +424,7 @@ def _put_together(
                 "skipped": len(skipped),
             },
             "skipped": [{"file": file, "reason": reason} for file, reason in skipped.items()],
+            "left_out": list(passed.values()),
         },
     )
 

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float32, Float64
 from scipy import fft
-from scipy.signal import fftconvolve
 
 from bothways.config import SignalConfig
 from bothways.eeg.quality import HALO_S, flat_samples, median
 from bothways.eeg.recording import Event, LazyRows, Note, Recording, Segment, held_or_lazy
 
+NOTCH_ROOM_HZ = 1.0
+"""Below half of the rate, nearer to it there is no notch."""
 _TOGETHER = 8
 """Channels in one transform: the width of a vector register."""
 _TRANSFORM_BYTES = 2**26
@@ -50,6 +51,9 @@ def preprocess(recording: Recording, signal: SignalConfig, bad: Collection[str] 
     pieces = [(s.start, s.stop, start, stop) for s, start, stop in zip(recording.segments, edges, edges[1:])]
     segments = [Segment(start, stop, s.onset_s) for s, (_, _, start, stop) in zip(recording.segments, pieces)]
 
+    if signal.notch_hz is not None and signal.notch_hz >= recording.sfreq_hz / 2 - NOTCH_ROOM_HZ:
+        rate = f"the file has {recording.sfreq_hz:g} Hz"
+        notes.append(Note("notch_unused", f"mains at {signal.notch_hz:g} Hz cannot be taken out: {rate}"))
     reach = len(_kernel(recording.sfreq_hz, band_hz, signal.notch_hz, signal.sfreq_hz)) // 2
 
     def read(rows: slice) -> Float32[np.ndarray, "c T"]:
@@ -190,7 +194,7 @@ def _kernel(
     kernel = _high_pass(low - low_width / 2, low_width, sfreq_hz)
     kernel = _convolved(kernel, _low_pass(high + high_width / 2, high_width, sfreq_hz))
     harmonic = notch_hz or np.inf
-    while harmonic < min(high + high_width, sfreq_hz / 2 - 1):
+    while harmonic < min(high + high_width, sfreq_hz / 2 - NOTCH_ROOM_HZ):
         stop = _low_pass(harmonic - 0.75, 1.0, sfreq_hz)
         stop += _high_pass(harmonic + 0.75, 1.0, sfreq_hz)
         kernel = _convolved(kernel, stop)
@@ -200,7 +204,11 @@ def _kernel(
 
 def _convolved(a: Float64[np.ndarray, " K"], b: Float64[np.ndarray, " k"]) -> Float64[np.ndarray, " n"]:
     """Directly where that takes a moment; at hundreds of kHz it would take hours."""
-    return np.convolve(a, b) if len(a) * len(b) < 10**9 else fftconvolve(a, b)
+    if len(a) * len(b) < 10**9:
+        return np.convolve(a, b)
+    n = len(a) + len(b) - 1  # by hand, for scipy.signal takes longer to import than a recording to prepare
+    n_fft = fft.next_fast_len(n, real=True)
+    return fft.irfft(fft.rfft(a, n_fft) * fft.rfft(b, n_fft), n_fft)[:n]
 
 
 def _low_pass(cutoff_hz: float, width_hz: float, sfreq_hz: float) -> Float64[np.ndarray, " K"]:

@@ -1,5 +1,6 @@
 """What is wrong with a channel, or with ten seconds of it, seen from samples alone: cheap, the same each time."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,7 +12,7 @@ from jaxtyping import Bool, Float32, Int
 from scipy import fft
 
 from bothways.eeg.electrodes import Comparison
-from bothways.eeg.recording import Note, Recording, Segment, listed
+from bothways.eeg.recording import MARKED_BAD, Event, Note, Recording, Segment, listed, whole_sample
 from bothways.eeg.scan import Found
 
 AMPLITUDE_UV = (0.1, 500.0)
@@ -30,6 +31,7 @@ SECONDS = 15
 """So many, and up to twice as many, spread evenly, say how large a channel is and how much of it is from the mains."""
 MAX_BAD = 0.5
 """Share of a channel's stretches above which all of it is bad."""
+MARKED = "marked bad in the file"
 MAX_LINE_NOISE = 0.5
 """Share of the power above which the mains are worth a note."""
 MIN_DURATION_S = 1.0
@@ -71,7 +73,7 @@ def assess(recording: Recording) -> tuple[dict[str, dict[str, Any]], list[str], 
         mean, flat stretches left out; None = no samples), `line_noise` {`50`, `60`: share of the power from 1 Hz
         up}, `correlation` (see `electrodes.Comparison`; None = not compared), `bad` (list of reasons),
         `bad_stretches` [[start, stop, reason]] (seconds of stored samples, gaps closed up; reason = `missing`, `flat`,
-        `clipped`, `amplitude` or `disconnected`)}; the bad channels; notes.
+        `clipped`, `amplitude`, `disconnected` or `marked bad in the file`)}; the bad channels; notes.
     """
     grid = cut_grid(recording.segments, recording.sfreq_hz)
     comparison = Comparison(len(recording.ch_names), grid.stretches, recording.sfreq_hz)
@@ -82,7 +84,7 @@ def assess(recording: Recording) -> tuple[dict[str, dict[str, Any]], list[str], 
         nan = np.isnan(data_uv)
         row = Row(data_uv, nan, flat_samples(data_uv, recording.sfreq_hz), clipped_samples(data_uv))
         quality[name], of_stretches = _measure(row, grid, recording.sfreq_hz)
-        quality[name]["bad"] += ["marked bad in the file"] if name in recording.marked_bad else []
+        quality[name]["bad"] += [MARKED] if name in recording.marked_bad else []
         wrong.append(of_stretches)
         missing += int(np.count_nonzero(nan))
         comparison.add(data_uv, nan | row.still)
@@ -96,9 +98,51 @@ def assess(recording: Recording) -> tuple[dict[str, dict[str, Any]], list[str], 
         if share > MAX_BAD and not measured["bad"]:
             measured["bad"].append(f"{share:.0%} {' or '.join(sorted({*of_stretches} - {''}))}")
         measured["bad_stretches"] = _joined(of_stretches, grid, recording.sfreq_hz)
+    marked = _marked(recording)
+    for own, measured in zip(recording.file_names, quality.values()):
+        if _n_covered(marked[own]) == recording.data_uv.shape[1] and marked[own]:
+            measured["bad"].append(f"all of it {MARKED}")
     bad = [name for name, measured in quality.items() if measured["bad"]]
     copies = [(recording.ch_names[later], recording.ch_names[first]) for later, first in found.copies]
-    return quality, bad, _notes(quality, bad, missing, copies)
+    notes = _notes(quality, bad, missing, copies)
+    if labels := Counter(event.label for event in recording.events if event.duration_s and is_bad(event)):
+        kinds = listed([f"{label} ({n})" for label, n in labels.items()])
+        hidden_s = max(map(_n_covered, marked.values())) / recording.sfreq_hz
+        text = f"{labels.total()} stretches, {hidden_s:.4g} s of a channel at most, are {MARKED} and hidden: {kinds}"
+        notes.append(Note("marked_stretches", text))
+    for own, measured in zip(recording.file_names, quality.values()):
+        spans = [[round(at / recording.sfreq_hz, 4) for at in span] + [MARKED] for span in marked[own]]
+        measured["bad_stretches"] = sorted(measured["bad_stretches"] + spans)
+    return quality, bad, notes
+
+
+def is_bad(event: Event) -> bool:
+    """Whether an event marks what shall not be used."""
+    return MARKED_BAD.fullmatch(event.label) is not None
+
+
+def _marked(recording: Recording) -> dict[str, list[tuple[int, int]]]:
+    """Returns the stored samples [start, stop) of each channel, as the file names it, that an event marks as bad."""
+    marked: dict[str, list[tuple[int, int]]] = {name: [] for name in recording.file_names}
+    for event in filter(is_bad, recording.events):
+        for segment in recording.segments:
+            begins_s = event.onset_s - segment.onset_s
+            start, stop = (whole_sample(s * recording.sfreq_hz) for s in (begins_s, begins_s + event.duration_s))
+            start, stop = segment.start + max(start, 0), min(segment.start + stop, segment.stop)
+            if stop > start:
+                for name in event.ch_names or marked:
+                    if name in marked:  # it may be about a channel that is no EEG
+                        marked[name].append((start, stop))
+    return marked
+
+
+def _n_covered(spans: Sequence[tuple[int, int]]) -> int:
+    """Counts the samples in one or more of some spans."""
+    total = end = 0
+    for start, stop in sorted(spans):
+        total += max(stop - max(start, end), 0)
+        end = max(end, stop)
+    return total
 
 
 def unusable(recording: Recording, bad: Sequence[str], notes: Sequence[Note]) -> str:

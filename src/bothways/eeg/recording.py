@@ -15,6 +15,7 @@ from jaxtyping import Float32, Float64
 
 from bothways.eeg.channels import Channel, electrode_positions, parse_labels, shown, unique_names
 from bothways.eeg.edf import EdfFile, EdfSignal, open_edf, status_events
+from bothways.eeg.reading import reading
 from bothways.errors import UserError
 
 UNITS_UV = {"V": 1e6, "mV": 1e3, "uV": 1.0, "nV": 1e-3}
@@ -23,6 +24,8 @@ HELD_BYTES = 2**28
 """Samples of a recording, as float32, up to which it is held in memory as a whole."""
 GROUP_BYTES = 2**27
 """Of a larger one so much is held at a time."""
+MARKED_BAD = re.compile(r"(?i)(bad|edge)([ _].*)?")
+"""Labels of stretches that shall not be used, as mne has them (`BAD_muscle`, `bad segment`, `EDGE boundary`)."""
 _JITTER_S = 0.05
 """Record times of a file that calls itself continuous may be this inexact and mean no gap."""
 
@@ -46,12 +49,16 @@ class Segment:
 
 @dataclass(frozen=True)
 class Event:
-    """Something marked: `onset_s` in true time since the start, `start_sample` where that is stored."""
+    """Something marked: `onset_s` in true time since the start, `start_sample` where that is stored.
+
+    `ch_names` are the channels that it is about, as the file names them; empty = all.
+    """
 
     onset_s: float
     duration_s: float
     label: str
     start_sample: int
+    ch_names: list[str] = field(default_factory=list)
 
 
 class LazyRows:
@@ -204,18 +211,17 @@ def read_recording(path: str | Path, *, unit: str | None = None, sfreq_hz: float
         raise UserError(f"{path}: expected a recording here, found none; check the path")
     from bothways.eeg.bids import with_bids
 
-    try:
+    with reading(path):
         return with_bids(_read(path, unit, sfreq_hz), unit)
-    except OSError as problem:
-        why = " ".join(str(problem.strerror or problem).split())
-        raise UserError(f"{path}: cannot be read: {why}") from None
-    except MemoryError:
-        raise no_memory_error(path) from None
 
 
 def _read(path: Path, unit: str | None, sfreq_hz: float | int | None) -> Recording:
+    from bothways.eeg.objects import read_epochs
     from bothways.eeg.other_formats import read_with_mne
-    from bothways.eeg.tables import TABLE_ENDINGS, read_table_recording
+    from bothways.eeg.persyst import read_persyst
+    from bothways.eeg.table_files import TABLE_ENDINGS
+    from bothways.eeg.tables import read_table_recording
+    from bothways.eeg.xdf import XDF_ENDINGS, read_xdf
 
     if path.is_file() and path.name.lower().endswith((*TABLE_ENDINGS, ".txt", ".txt.gz")):
         return read_table_recording(path, unit, sfreq_hz)
@@ -223,6 +229,12 @@ def _read(path: Path, unit: str | None, sfreq_hz: float | int | None) -> Recordi
         raise UserError(f"{path}: the file states its own rate, so sfreq_hz cannot be {sfreq_hz:g}; leave it out")
     if path.is_file() and _looks_like_edf(path):
         return _read_edf(open_edf(path), unit)
+    if re.search(r"(?i)[-_]epo\.fif(\.gz)?$", path.name):  # as mne names them
+        return read_epochs(path, unit)
+    if path.name.lower().endswith(XDF_ENDINGS):
+        return read_xdf(path, unit)
+    if path.suffix.lower() == ".lay":
+        return read_persyst(path, unit)
     return read_with_mne(path, unit)
 
 
@@ -345,13 +357,6 @@ def possible_uv(values_uv: Float64[np.ndarray, "..."]) -> Float64[np.ndarray, ".
     return np.where(np.abs(values_uv) < 1e12, values_uv, np.nan)
 
 
-def no_memory_error(path: Path) -> UserError:
-    """The error for a recording that is too large to work on."""
-    return UserError(
-        f"{path}: does not fit in memory (a header that states false sizes does the same); free memory or cut the file"
-    )
-
-
 def leave_out(left_out: dict[str, str], name: str, reason: str) -> None:
     """Notes why a channel is not among the EEG; a second one of the same name gets a number."""
     name = shown(name)
@@ -447,31 +452,40 @@ def whole_sample(at: float) -> int:
 
 
 def place_events(
-    events: Sequence[tuple[float, float, str]], segments: Sequence[Segment], sfreq_hz: float, notes: list[Note]
+    events: Sequence[tuple[float, float, str] | tuple[float, float, str, list[str]]],
+    segments: Sequence[Segment],
+    sfreq_hz: float,
+    notes: list[Note],
 ) -> list[Event]:
-    """Maps (true onset, duration, label) to stored samples.
+    """Maps (true onset, duration, label, channels if not all) to stored samples.
 
-    An event that begins outside every segment is left out, one that runs past its segment's end is shortened to
-    it; both are counted in the notes.
+    An event that lies outside every segment is left out; one that begins before its data or runs past them is cut to
+    them (a gap inside stays inside). Both are counted in the notes.
     """
     placed, outside, shortened = [], [], []
-    for onset_s, duration_s, label in sorted(events):
+    ends_s = [segment.onset_s + (segment.stop - segment.start) / sfreq_hz for segment in segments]
+    for onset_s, duration_s, label, *about in sorted(events):
         label = shown(label)
-        duration_s = duration_s if duration_s >= 0 else 0.0  # not a number is none
-        for segment in segments:
-            stop_s = segment.onset_s + (segment.stop - segment.start) / sfreq_hz
-            if segment.onset_s - 1e-9 <= onset_s < stop_s:
-                if onset_s + duration_s > stop_s + 1e-9:
-                    duration_s = stop_s - onset_s
-                    shortened.append(label)
-                sample = segment.start + whole_sample((onset_s - segment.onset_s) * sfreq_hz)
-                placed.append(Event(onset_s, duration_s, label, min(sample, segment.stop - 1)))
-                break
-        else:
+        stop_s = onset_s + (duration_s if duration_s >= 0 else 0.0)  # not a number is none
+        reached = [
+            (segment, end_s)
+            for segment, end_s in zip(segments, ends_s)
+            if onset_s < end_s and (segment.onset_s - 1e-9 <= onset_s or segment.onset_s < stop_s)
+        ]
+        if not reached:
             outside.append(f"{label} at {onset_s:g} s")
+            continue
+        first, end_s = reached[0][0], reached[-1][1]
+        begins_s = onset_s if first.onset_s - 1e-9 <= onset_s else first.onset_s
+        lasts_s = duration_s if duration_s >= 0 else 0.0
+        if begins_s > onset_s or stop_s > end_s + 1e-9:
+            lasts_s = min(stop_s, end_s) - begins_s
+            shortened.append(label)
+        sample = first.start + whole_sample((begins_s - first.onset_s) * sfreq_hz)
+        placed.append(Event(begins_s, lasts_s, label, min(sample, first.stop - 1), *about))
     for code, which, what in (
-        ("events_outside", outside, "begin where no data are and are left out"),
-        ("events_shortened", shortened, "run past the end of their data and are shortened"),
+        ("events_outside", outside, "lie where no data are and are left out"),
+        ("events_shortened", shortened, "begin before or run past their data and are shortened"),
     ):
         if which:
             notes.append(Note(code, f"{len(which)} events {what}: {listed(which[:4])}"))

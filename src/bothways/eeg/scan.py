@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from bothways.eeg.annotations import EDF_ENDINGS, annotations_only, bare_name, lies_in
 from bothways.eeg.channels import shown
 from bothways.eeg.recording import Recording, read_recording
-from bothways.eeg.tables import TABLE_ENDINGS, looks_like_recording
-from bothways.errors import UserError
+from bothways.eeg.table_files import TABLE_ENDINGS
+from bothways.eeg.tables import why_no_recording
+from bothways.errors import UserError, plain_words
 
 EXTENSIONS = (
     ".edf", ".bdf", ".rec", ".gdf", ".vhdr", ".ahdr", ".set", ".fif", ".fif.gz", ".cnt", ".eeg", ".data", ".raw",
-    ".mff", ".lay", ".cdt", ".dat", ".nedf", ".nxe", ".mefd", ".ds", ".ns3",
+    ".mff", ".lay", ".cdt", ".dat", ".nedf", ".nxe", ".mefd", ".ds", ".ns3", ".xdf", ".xdfz",
 )  # fmt: skip
 """Endings of what is a recording of its own; their companions (`.fdt`, `.vmrk`, …) are read with them.
 
@@ -25,6 +27,8 @@ Tables (`tables.TABLE_ENDINGS`) count too, where they look like a recording.
 # `.cdt.cef`, companions of Curry's samples; BCI2000's `.dat`, of which mne reads neither scale nor names; `.mat` and
 # `.txt`, which may be anything; `.con` `.sqd` `.bin` (MEG), `.hdr` `.snirf` (near infrared), `.asc` (eyes).
 _FOLDERS = (".mff", ".mefd", ".ds")
+_NOT_RAW = ("derivatives", "sourcedata", "code")
+"""Folders beside the subjects of a BIDS dataset that hold none of its raw data."""
 _SUBJECT = re.compile(r"(?:^|[/\\_.-])sub-([A-Za-z0-9]+)")
 _SESSION = re.compile(r"(?:^|[/\\_.-])ses-([A-Za-z0-9]+)")
 
@@ -44,6 +48,19 @@ class Found:
     recording: Recording | None = field(default=None, repr=False, compare=False)
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """A file or folder (with `/` at its end) that a scan passed over; `code` is a stable word for programs.
+
+    `no_recording`: a table of something else; `no_rate`: one of channels, without rate and times; `not_read`: one that
+    cannot be read; `annotations`: an EDF file with another one's annotations; `bids_folder`: see `_NOT_RAW`.
+    """
+
+    file: str
+    code: str
+    reason: str
+
+
 def load(found: Found, unit: str | None = None) -> Recording:
     """Returns the recording, read from disk unless it is in memory already; `unit` as in `read_recording`.
 
@@ -57,7 +74,11 @@ def load(found: Found, unit: str | None = None) -> Recording:
     return read_recording(found.path, unit=unit)
 
 
-def scan(paths: Iterable[str | Path | Recording], subject_from: str | Path = "path") -> list[Found]:
+def scan(
+    paths: Iterable[str | Path | Recording],
+    subject_from: str | Path = "path",
+    left_out: list[LeftOut] | None = None,
+) -> list[Found]:
     """Lists the recordings among files and, recursively, in folders, in the order of their names.
 
     Args:
@@ -65,12 +86,14 @@ def scan(paths: Iterable[str | Path | Recording], subject_from: str | Path = "pa
         subject_from: `path` = the last `sub-…` of the name below the given folder; else, with a note, of the folders
             above it, or the name without its ending; `parent` = the folder that the file lies in; else a CSV with the
             columns `file,subject`.
+        left_out: is filled with what was passed over, and why.
 
     Raises:
         UserError: a path is missing, nothing is found, or the CSV does not name a recording's subject.
     """
     found: dict[Path | int, Found] = {}
     taken: set[str] = set()
+    passed: list[LeftOut] = []
     paths = list(paths)
     for root in paths:
         if isinstance(root, Recording):
@@ -78,10 +101,10 @@ def scan(paths: Iterable[str | Path | Recording], subject_from: str | Path = "pa
                 found[id(root)] = _in_memory(root, taken)
             continue
         root = Path(root)
-        if not root.exists():
+        if not _exists(root):
             raise UserError(f"{root}: expected a file or folder here, found none; check the path")
         single = root.is_file() or (root.name.lower().endswith(_FOLDERS) and _is_whole(root))
-        for path in [root] if single else sorted(_walk(root)):
+        for path in [root] if single else sorted(_walk(root, passed)):
             real = path.resolve()
             if real in found:
                 continue
@@ -96,13 +119,46 @@ def scan(paths: Iterable[str | Path | Recording], subject_from: str | Path = "pa
             session = _SESSION.findall(inside) or _SESSION.findall(above)
             subject, note = _subject_of_path(inside, above)
             found[real] = Found(path, file, subject, session[-1] if session else "", note)
-    if not found:
+    recordings = _without_annotations(list(found.values()), passed)
+    passed.sort(key=lambda one: one.file)
+    if left_out is not None:
+        left_out += passed
+    if not recordings:
+        there = "".join(f"; {one.file} left out: {one.reason}" for one in passed[:3])
         raise UserError(
             f"{', '.join(map(str, paths)) or 'no path given'}: no recording found; expected files that end in "
             f"{' '.join(EXTENSIONS)}, or tables ({' '.join(TABLE_ENDINGS)}) with 10-05 names above columns of samples "
-            "and a time column or a rate"
+            f"and a time column or a rate{there}"
         )
-    return _with_subjects(list(found.values()), subject_from)
+    return _with_subjects(recordings, subject_from)
+
+
+def _without_annotations(found: list[Found], passed: list[LeftOut]) -> list[Found]:
+    """Takes out the EDF files that hold only annotations of another recording found; one alone stays, to be refused."""
+    alike: dict[str, list[Found]] = {}
+    for one in found:
+        alike.setdefault(bare_name(one.path.name), []).append(one)
+    labels: dict[int, str] = {}
+    for group in alike.values():
+        if len(group) > 1:
+            marks = [one for one in group if one.path.name.lower().endswith(EDF_ENDINGS) and annotations_only(one.path)]
+            for one in marks:
+                folder = one.path.absolute().parent.as_posix()
+                of = [other.file for other in group if other not in marks and lies_in(folder, other.file)]
+                if of:
+                    labels[id(one)] = of[0]
+    for one in found:
+        if id(one) in labels:
+            reason = f"annotations only, of {labels[id(one)]}: no recording, but labels (finetune --labels)"
+            passed.append(LeftOut(one.file, "annotations", reason))
+    return [one for one in found if id(one) not in labels]
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as problem:  # a name too long, a folder that may not be looked into
+        raise UserError(f"{path}: cannot be read: {plain_words(problem)}; check the path") from None
 
 
 def _in_memory(recording: Recording, taken: set[str]) -> Found:
@@ -123,7 +179,7 @@ def _untaken(file: str, taken: set[str]) -> str:
     return file
 
 
-def _walk(root: Path) -> Iterator[Path]:
+def _walk(root: Path, passed: list[LeftOut]) -> Iterator[Path]:
     visited: set[Path] = set()
     for folder, folders, files in os.walk(root, followlinks=True):
         here = Path(folder).resolve()
@@ -131,15 +187,26 @@ def _walk(root: Path) -> Iterator[Path]:
             folders.clear()
             continue
         visited.add(here)
+        if {"dataset_description.json", "participants.tsv"} & set(files):
+            for name in sorted(set(folders) & set(_NOT_RAW)):
+                folders.remove(name)
+                inside = shown((Path(folder) / name).relative_to(root).as_posix())
+                reason = "holds none of the raw data of a BIDS dataset; give the folder itself to take it"
+                passed.append(LeftOut(f"{inside}/", "bids_folder", reason))
         whole = [name for name in folders if name.lower().endswith(_FOLDERS) and _is_whole(here / name)]
         folders[:] = sorted(name for name in folders if name not in whole and not name.startswith("."))
         names = {name.lower() for name in files}
         for name in files + whole:
             if name.startswith("."):
                 continue
-            is_table = name.lower().endswith(TABLE_ENDINGS) and looks_like_recording(Path(folder) / name)
-            if is_table or _is_recording(name.lower(), names):
-                yield Path(folder) / name
+            path = Path(folder) / name
+            if name.lower().endswith(TABLE_ENDINGS):
+                if code_and_reason := why_no_recording(path):
+                    passed.append(LeftOut(shown(path.relative_to(root).as_posix()), *code_and_reason))
+                else:
+                    yield path
+            elif _is_recording(name.lower(), names):
+                yield path
 
 
 def _is_whole(folder: Path) -> bool:
@@ -250,7 +317,7 @@ def read_table(path: Path, required: tuple[str, ...]) -> dict[int, dict[str, str
     try:
         content = path.read_bytes()
     except OSError as problem:
-        raise UserError(f"{path}: expected a CSV file, but {problem.strerror}; check the path") from None
+        raise UserError(f"{path}: expected a CSV file, but {plain_words(problem)}; check the path") from None
     if b"\0" in content:
         raise UserError(f"{path}: expected a CSV file, but it is no text in UTF-8 or Latin-1; save it as UTF-8")
     try:

@@ -26,6 +26,8 @@ _MAX_BACK_S = 0.1
 """A stamp may lie so far before the one in front: packets arrive late. Further back the rows are out of order."""
 _MAX_OFF_S = 0.5
 """So far from evenly spaced, the samples are not."""
+_SOME = 2_000_000
+"""So many stamps say what the usual step is."""
 _SLOWEST_HZ = 20.0
 """The time's unit, where not stated, is the longest in which the rate is at least this."""
 _AGREE = 0.02
@@ -54,8 +56,8 @@ def read_stamps(
         stated_hz: the rate that the user or a file beside it states; None = unknown.
 
     Raises:
-        UserError: fewer than two stamps, one is missing, they go back or are not evenly spaced, or contradict the
-            stated rate.
+        UserError: fewer than two stamps, one is missing, they go back or are not evenly spaced, contradict the stated
+            rate, or count samples and no rate is stated.
     """
     if len(stamps) < 2:
         raise UserError(f"{path}: expected at least two samples to tell a rate from their times, got {len(stamps)}")
@@ -65,24 +67,33 @@ def read_stamps(
     if stamps[-1] <= stamps[0]:
         raise UserError(f"{path}: expected times that rise, got {stamps[0]:g} to {stamps[-1]:g}; sort the rows by time")
     notes: list[Note] = []
+    if unit is None and _counts(stamps):
+        if stated_hz is None:
+            raise UserError(
+                f"{path}: expected times, got a count of samples ({stamps[0]:g}, {stamps[1]:g}, {stamps[2]:g}, …), "
+                "which gives no rate; state the rate, or the unit in the column's name, such as 'time (ms)'"
+            )
+        notes.append(Note("time_counts", f"times count samples; taken at the stated {stated_hz:g} Hz"))
+        stamps, unit = stamps / stated_hz, "s"
     if unit is None:
         unit = _guess_unit(_step(stamps), stated_hz)
         if unit != "s":
             rate = f"{1 / (_step(stamps) * SECONDS[unit]):g} Hz"
             notes.append(Note("time_unit_guessed", f"times taken for {unit}, which gives {rate}; no unit is stated"))
     times_s = (stamps - stamps[0]) * SECONDS[unit]
-    back_s = -np.diff(times_s)
-    if (worst_s := back_s.max()) > _MAX_BACK_S:
-        row = int(back_s.argmax()) + 2
+    steps_s = np.diff(times_s)
+    if (worst_s := -steps_s.min()) > _MAX_BACK_S:
+        row = int(steps_s.argmin()) + 2
         raise UserError(
             f"{path}: expected times that rise, sample {row} goes back {worst_s:g} s; sort the rows by time"
         )
     if worst_s > 0:
         notes.append(
-            Note("time_jitter", f"{int((back_s > 0).sum())} times lie up to {worst_s:.3g} s before the one in front; "
+            Note("time_jitter", f"{int((steps_s < 0).sum())} times lie up to {worst_s:.3g} s before the one in front; "
                  "samples taken as evenly spaced")
         )  # fmt: skip
 
+    del steps_s  # of a day these take more than a channel
     edges = _gaps(times_s, _step(times_s))
     edges = _gaps(times_s, 1 / _rate(times_s, edges))
     measured_hz = _rate(times_s, edges)
@@ -109,6 +120,16 @@ def read_stamps(
     return Timing(sfreq_hz, segments, float(stamps[0] * SECONDS[unit]), notes)
 
 
+def _counts(stamps: Float64[np.ndarray, " T"]) -> bool:
+    """Whether stamps rise by one from sample to sample, but for gaps."""
+
+    def by_one(some: Float64[np.ndarray, " t"]) -> bool:
+        steps = np.diff(some)
+        return len(steps) > 1 and bool((steps == np.rint(steps)).all() and steps.min() >= 1 and np.median(steps) == 1)
+
+    return by_one(stamps[:1000]) and by_one(stamps)
+
+
 def _guess_unit(step: float, stated_hz: float | None) -> str:
     if stated_hz is not None:
         return min(SECONDS, key=lambda unit: abs(np.log(max(step * SECONDS[unit] * stated_hz, 1e-300))))
@@ -118,6 +139,7 @@ def _guess_unit(step: float, stated_hz: float | None) -> str:
 def _step(times: Float64[np.ndarray, " T"]) -> float:
     """The usual step: the mean over as large a distance as gaps allow, so that rounding and bursts average out."""
     tried: list[tuple[float, float]] = []
+    times = times[:_SOME]
     steps = np.diff(times)
     precise = steps.min() > 0.5 * np.median(steps)  # else stamps are late and early and only their mean counts
     for distance in (64, 8, 1) if precise else (64, 8):
@@ -138,6 +160,10 @@ def _gaps(times_s: Float64[np.ndarray, " T"], step_s: float) -> list[int]:
     A gap only ever moves stamps later; how far they seem to move earlier shows what is noise.
     """
     n = len(times_s)
+    steps_s = np.diff(times_s)
+    suspects = np.flatnonzero(steps_s > 1.5 * step_s) + 1
+    if not len(suspects):
+        return [0, n]
     late_s = times_s - np.arange(n) * step_s
     total = np.concatenate([[0.0], np.cumsum(late_s - late_s.mean())])
 
@@ -153,8 +179,6 @@ def _gaps(times_s: Float64[np.ndarray, " T"], step_s: float) -> list[int]:
         noise_s = -float(moved_s(np.arange(reach, n - reach + 1), reach).min())
         needed_s[reach] = max(0.75 * step_s, 3 * noise_s, needed_s.get(2 * reach, 0.0))
     edges = [0, n]
-    steps_s = np.diff(times_s)
-    suspects = np.flatnonzero(steps_s > 1.5 * step_s) + 1
     inside = (suspects >= reaches[-1]) & (suspects <= n - reaches[-1])
     moves_s = np.full(len(suspects), np.inf)
     moves_s[inside] = moved_s(suspects[inside], reaches[-1])

@@ -126,7 +126,8 @@ class Store:
         signal: the contract that its numbers keep.
         recordings: what it holds.
         head: `store.json` as it stands, with `totals` and `skipped`.
-        made: of a store that `prepare` returns, how many recordings it found finished: `reused`, `already_there`.
+        made: of a store that `prepare` returns, how many recordings were `already_there` or `added`, and of those
+            `reused`.
     """
 
     def __init__(

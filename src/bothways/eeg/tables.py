@@ -1,10 +1,6 @@
 """Recordings in tables: CSV, TSV and Parquet with a row for each sample and a column for each channel."""
 
-import csv
-import gzip
-import io
 import re
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float32, Float64
 
 from bothways.eeg.channels import Channel, parse_labels
 from bothways.eeg.recording import (
@@ -20,6 +16,7 @@ from bothways.eeg.recording import (
     Recording,
     Segment,
     checked_rate,
+    held_or_lazy,
     leave_out,
     listed,
     named,
@@ -31,16 +28,20 @@ from bothways.eeg.recording import (
     unit_in_uv,
 )  # fmt: skip
 from bothways.eeg.stamps import read_stamps
-from bothways.errors import UserError
+from bothways.eeg.table_files import (
+    PARQUET_ENDINGS,
+    RATE_KEY,
+    Table,
+    is_float,
+    is_number,
+    one_line,
+    rate_in,
+    read_header,
+    read_table_file,
+)  # fmt: skip
+from bothways.errors import UserError, plain_words
 from bothways.files import read_json
 
-TEXT_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
-PARQUET_ENDINGS = (".parquet", ".pq")
-TABLE_ENDINGS = (*TEXT_ENDINGS, *PARQUET_ENDINGS)
-"""Endings that a folder is searched for; a `.txt` counts where it is given by itself."""
-RATE_KEY = "SamplingFrequency"
-_HEAD_BYTES = 2**16
-_NULLS = ["", "nan", "NaN", "NAN", "-nan", "n/a", "N/A", "na", "NA", "null", "NULL", "None"]
 _TIME = re.compile(
     r"(?i)(time|times|t|time ?stamps?|(sample|unix|lsl|local|elapsed|device)[ _]?time([ _]?stamp)?|date ?time|"
     r"(second|millisecond|microsecond)s?)"
@@ -53,6 +54,8 @@ _MARKER = re.compile(
     r"code|din)[ _]?\d*"
 )
 _EARLIEST, _LATEST = datetime(1990, 1, 1, tzinfo=UTC).timestamp(), datetime(2100, 1, 1, tzinfo=UTC).timestamp()
+_SOME = 100_000
+"""Of so many samples the usual size is taken."""
 _FEW_VALUES, _OTHER_SCALE = 8, 30.0
 """A column without a 10-05 name that takes so few values, or is so many times larger or smaller, is no EEG."""
 
@@ -64,19 +67,6 @@ class Column:
     index: int
     name: str
     unit: str = ""
-
-
-@dataclass(frozen=True)
-class Header:
-    """What stands above the samples of a text file, and how its cells are parted."""
-
-    cells: list[str]
-    skip_lines: int
-    delimiter: str
-    decimal: str
-    encoding: str
-    rate_hz: float | None
-    first_rows: list[list[str]]
 
 
 def read_table_recording(path: Path, unit: str | None = None, sfreq_hz: float | int | None = None) -> Recording:
@@ -92,25 +82,23 @@ def read_table_recording(path: Path, unit: str | None = None, sfreq_hz: float | 
     """
     beside = sidecar(path)
     notes: list[Note] = []
-    if path.name.lower().endswith(PARQUET_ENDINGS):
-        names, columns, stated_hz = _read_parquet(path)
-    else:
-        names, columns, stated_hz = _read_text(path, notes)
-    stated_hz = _rate(path, beside) or stated_hz if sfreq_hz is None else float(sfreq_hz)
+    table = read_table_file(path, notes, lambda cells: {column.index for column in _placed(cells, beside)})
+    names, n = table.names, table.n_rows
+    stated_hz = _rate(path, beside) or table.rate_hz if sfreq_hz is None else float(sfreq_hz)
     sfreq_hz = None if stated_hz is None else checked_rate(path, stated_hz)
     time, markers, others = sort_columns(names, beside)
-    others += [marker for marker in markers if not _is_code(columns[marker.index].type)]
-    markers = [marker for marker in markers if _is_code(columns[marker.index].type)]
-    if not columns or len(columns[0]) == 0:
+    others += [marker for marker in markers if not _is_code(table.types[marker.index])]
+    markers = [marker for marker in markers if _is_code(table.types[marker.index])]
+    if not names or n == 0:
         raise UserError(f"{path}: no data: the table has no rows below its header; leave the file out")
     left_out = {names[column.index]: "time column" for column in ([time] if time else [])}
 
-    picked, channels = _pick(path, names, others, columns, left_out)
+    picked, channels = _pick(path, table, others, left_out)
     if not picked:
         raise no_eeg_error(path, {**left_out, **{marker.name: "marker column" for marker in markers}})
-    n, date = len(columns[0]), None
+    date = None
     if time is not None:
-        stamps, time_unit = _stamps(path, columns[time.index], time)
+        stamps, time_unit = _stamps(path, table.read(time.index, None), time)
         timing = read_stamps(path, stamps, time_unit, sfreq_hz)
         sfreq_hz, segments = timing.sfreq_hz, timing.segments
         notes += timing.notes
@@ -121,19 +109,26 @@ def read_table_recording(path: Path, unit: str | None = None, sfreq_hz: float | 
     else:
         raise UserError(
             f"{path}: expected a recording: a row for each sample, a column for each channel, and a time column or a "
-            f"rate; got the columns {listed(names)}; name the time column 'time', or state the rate as "
-            f'{{"{RATE_KEY}": 250}} in {_sidecar_path(path).name} beside it'
+            f"rate; got the columns {listed(names)}; {_advice(path)}"
         )
     sfreq_hz = checked_rate(path, sfreq_hz)
 
     guessed = [column.name for column in picked if not column.unit]
     if guessed and unit is None:
         notes.append(Note("unit_guessed", f"unit taken for microvolts, as none is stated: {listed(guessed)}"))
-    data_uv = np.empty((len(picked), n), np.float32)
-    for row, column in zip(data_uv, picked):
-        row[:] = possible_uv(_numbers(columns[column.index]) * (unit_in_uv(unit or column.unit or "uV") or 1.0))
-        columns[column.index] = columns[column.index].slice(0, 0)  # its memory is free again
-    marked = [event for marker in markers for event in _marked(columns[marker.index], segments, sfreq_hz)]
+
+    def read(rows: slice) -> Float32[np.ndarray, "c T"]:
+        data_uv = np.empty((len(picked[rows]), n), np.float32)
+        for row, column in zip(data_uv, picked[rows]):
+            factor = unit_in_uv(unit or column.unit or "uV") or 1.0
+            at = 0
+            for chunk in table.read(column.index, None).chunks:  # double precision is held for one at a time
+                row[at : at + len(chunk)] = possible_uv(_numbers(chunk) * factor)
+                at += len(chunk)
+        return data_uv
+
+    data_uv = held_or_lazy((len(picked), n), read)
+    marked = [event for marker in markers for event in _marked(table.read(marker.index, None), segments, sfreq_hz)]
     for marker in markers:
         leave_out(left_out, names[marker.index], "marker column, read as events")
     events = place_events(marked, segments, sfreq_hz, notes)
@@ -145,39 +140,65 @@ def read_table_recording(path: Path, unit: str | None = None, sfreq_hz: float | 
     )  # fmt: skip
 
 
-def looks_like_recording(path: Path) -> bool:
-    """Whether a table is a recording and not a list of labels, people or results; reads its beginning only.
+def _placed(names: Sequence[str], beside: dict[str, Any]) -> list[Column]:
+    """Returns the columns that have a 10-05 name."""
+    others = sort_columns(names, beside)[2]
+    return [
+        column for column, channel in zip(others, parse_labels([column.name for column in others])) if channel.anode
+    ]
 
-    It is one that has a time column or a stated rate, and two columns of numbers or more of which one at least has a
-    10-05 name.
+
+def why_no_recording(path: Path) -> tuple[str, str] | None:
+    """Says why a table is no recording but a list of labels, people or results; reads its beginning only.
+
+    A recording has two columns of numbers or more, of which one at least has a 10-05 name, and a time column or a
+    stated rate.
+
+    Returns:
+        `no_recording`, `no_rate` or `not_read`, and the reason; None = it is one, or a Parquet file that is damaged.
     """
+    parquet = path.name.lower().endswith(PARQUET_ENDINGS)
     try:
         beside = sidecar(path)
-        if path.name.lower().endswith(PARQUET_ENDINGS):
+        if parquet:
             import pyarrow.parquet as pq
 
-            file = pq.ParquetFile(path)
-            names, stated_hz = file.schema_arrow.names, _rate_in(file.schema_arrow)
-            numeric, rows = [_is_number(kind) for kind in file.schema_arrow.types], []
+            schema = pq.ParquetFile(path).schema_arrow
+            names, stated_hz = schema.names, rate_in(schema)
+            numeric, rows = [is_number(kind) for kind in schema.types], []
         else:
-            header = _header(path)
+            header = read_header(path)
             names, stated_hz, rows = header.cells, header.rate_hz, header.first_rows
             numeric = [
-                bool(rows) and all(len(row) <= i or _is_float(row[i], header.decimal) for row in rows)
+                bool(rows) and all(len(row) <= i or is_float(row[i], header.decimal) for row in rows)
                 for i in range(len(names))
             ]
-        time, _, others = sort_columns(names, beside)
-        if time is None and not _rate(path, beside) and not stated_hz:
-            return False
-        if time is not None and rows and numeric[time.index]:
-            stamps = [row[time.index].replace(header.decimal, ".", 1) for row in rows if len(row) > time.index]
-            if not stamps or not float(stamps[0] or "nan") < float(stamps[-1] or "nan"):
-                return False  # a time that does not rise from row to row is no sample's
-    except (UserError, OSError, ValueError):
-        return False
+        stated_hz = _rate(path, beside) or stated_hz
+    except (UserError, OSError, ValueError) as problem:
+        if isinstance(problem, OSError) and problem.errno is not None:
+            return None if parquet else ("not_read", plain_words(problem))
+        why = one_line(problem).removeprefix(f"{path}: ")
+        return None if parquet else ("not_read", why)
+    time, _, others = sort_columns(names, beside)
     channels = parse_labels([column.name for column in others])
     places = [channel.anode for column, channel in zip(others, channels) if numeric[column.index]]
-    return len(places) > 1 and any(places)
+    if len(places) < 2 or not any(places):
+        return "no_recording", f"no columns of numbers with 10-05 names among {listed(names)}"
+    if time is None and not stated_hz:
+        if len(places) < len(others):  # samples have no names
+            return "no_recording", f"no time column and no rate, and not only numbers, in {listed(names)}"
+        return "no_rate", f"no time column and no rate; {_advice(path)}, if it is a recording"
+    if time is not None and rows and numeric[time.index]:
+        stamps = [row[time.index].replace(header.decimal, ".", 1) for row in rows if len(row) > time.index]
+        first, last = (float(stamps[at] or "nan") if stamps else 0.0 for at in (0, -1))
+        if not first < last:
+            return "no_recording", f"no samples: times do not rise from row to row in column {names[time.index]}"
+    return None
+
+
+def _advice(path: Path) -> str:
+    beside = f"in {_sidecar_path(path).name} beside it"
+    return f"name the time column 'time', or state the rate as {{\"{RATE_KEY}\": 250}} {beside}"
 
 
 def sidecar(path: Path) -> dict[str, Any]:
@@ -240,56 +261,54 @@ def _with_unit(column: Column, beside: dict[str, Any]) -> Column:
 
 
 def _pick(
-    path: Path, names: Sequence[str], others: list[Column], columns: list[Any], left_out: dict[str, str]
+    path: Path, table: Table, others: list[Column], left_out: dict[str, str]
 ) -> tuple[list[Column], list[Channel]]:
     """Chooses the EEG among the columns: by name, then, where the name says nothing, by what is in them."""
     picked: list[tuple[Column, Channel]] = []
     for column, channel in zip(others, parse_labels([column.name for column in others])):
-        kind = columns[column.index].type
-        empty = columns[column.index].null_count == len(columns[column.index])
+        kind = table.types[column.index]
         why = channel.left_out
         if not column.name.strip() or re.fullmatch(r"Unnamed: \d+|__index_level_\d+__", column.name):
             why = "no name"
         elif not why and _TIME.fullmatch(column.name.strip()):
             why = "a second time column"
-        elif not why and not _is_number(kind) and not empty:
+        elif not why and not is_number(kind) and (values := table.read(column.index, None)).null_count < len(values):
             if channel.anode:
-                raise UserError(f"{path}: {_no_number(column.name, columns[column.index])}")
+                raise UserError(f"{path}: {_no_number(column.name, values)}")
             why = f"{kind}, no numbers"
         if why:
-            leave_out(left_out, names[column.index], why)
+            leave_out(left_out, table.names[column.index], why)
         else:
             picked.append((column, channel))
-    sizes = [_size(columns[column.index]) for column, channel in picked if channel.anode]
+    sizes = [_size(_numbers(table.read(column.index, _SOME))) for column, channel in picked if channel.anode]
     usual = float(np.median(sizes)) if sizes else 0.0
     kept = []
     for column, channel in picked:
-        why = "" if channel.anode else _no_signal(columns[column.index], usual)
+        why = "" if channel.anode else _no_signal(_numbers(table.read(column.index, None)), usual)
         if why:
-            leave_out(left_out, names[column.index], why)
+            leave_out(left_out, table.names[column.index], why)
         else:
             kept.append((column, channel))
     return [column for column, _ in kept], [channel for _, channel in kept]
 
 
-def _no_signal(values: Any, usual: float) -> str:
+def _no_signal(numbers: Float64[np.ndarray, " T"], usual: float) -> str:
     """Why a column without a 10-05 name is no EEG by its values; empty = it may be."""
-    numbers = _numbers(values)
     there = numbers[np.isfinite(numbers)]
     if len(there) == 0:
         return "no 10-05 name, and it is empty"
-    if len(there) > 10 * _FEW_VALUES and len(np.unique(there[:100_000])) <= _FEW_VALUES:
+    if len(there) > 10 * _FEW_VALUES and len(np.unique(there[:_SOME])) <= _FEW_VALUES:
         return f"no 10-05 name, and it takes {_FEW_VALUES} values at most: a code or a state"
     if (np.diff(there) >= 0).all() and there[-1] > there[0]:
         return "no 10-05 name, and it only rises: a counter"
-    size = _size(values)
+    size = _size(numbers[:_SOME])
     if usual and size and not 1 / _OTHER_SCALE <= size / usual <= _OTHER_SCALE:
         return f"no 10-05 name, and its values spread {size / usual:.2g} times as much as the EEG's"
     return ""
 
 
-def _size(values: Any) -> float:
-    steps = np.abs(np.diff(_numbers(values)[:100_000]))
+def _size(numbers: Float64[np.ndarray, " T"]) -> float:
+    steps = np.abs(np.diff(numbers))
     steps = steps[np.isfinite(steps)]
     return float(steps.mean()) if len(steps) else 0.0
 
@@ -300,36 +319,20 @@ def _numbers(values: Any) -> Float64[np.ndarray, " T"]:
     return values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False) if len(values) else np.zeros(0)
 
 
-def _is_number(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind))
-
-
 def _is_code(kind: Any) -> bool:
     """Whether a marker can be of this type: a number, a word, true or false."""
     import pyarrow as pa
 
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     plain = (pa.types.is_null, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string)
-    return _is_number(kind) or any(is_one(kind) for is_one in plain)
-
-
-def _is_float(cell: str, decimal: str) -> bool:
-    if cell.strip() in _NULLS:
-        return True
-    try:
-        float(cell.replace(decimal, ".", 1))
-    except ValueError:
-        return False
-    return True
+    return is_number(kind) or any(is_one(kind) for is_one in plain)
 
 
 def _no_number(name: str, values: Any) -> str:
     import pyarrow as pa
 
     for row, value in enumerate(values.to_pylist() if pa.types.is_string(values.type) else [], 1):
-        if not isinstance(value, str) or not _is_float(value, "."):
+        if not isinstance(value, str) or not is_float(value, "."):
             return (
                 f"expected numbers in column {name}, row {row} holds {str(value)[:40]!r}; correct it or leave it empty"
             )
@@ -343,14 +346,14 @@ def _stamps(path: Path, values: Any, column: Column) -> tuple[Float64[np.ndarray
     if pa.types.is_timestamp(values.type):
         whole = values.cast(pa.timestamp("ns"), safe=False).cast(pa.int64())
         return _numbers(whole) * 1e-9, "s"
-    if not _is_number(values.type):
+    if not is_number(values.type):
         raise UserError(f"{path}: {_no_number(column.name, values)}")
     return _numbers(values), column.unit or None
 
 
 def _marked(values: Any, segments: Sequence[Segment], sfreq_hz: float) -> list[tuple[float, float, str]]:
     """(true onset, duration, label) wherever a marker changes to something."""
-    if _is_number(values.type):
+    if is_number(values.type):
         codes = np.nan_to_num(_numbers(values))
         labels = [f"{code:g}" if code else "" for code in codes[_changes(codes)]]
     else:
@@ -368,123 +371,3 @@ def _marked(values: Any, segments: Sequence[Segment], sfreq_hz: float) -> list[t
 
 def _changes(codes: np.ndarray) -> list[int]:
     return [0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist()]
-
-
-def _rate_in(schema: Any) -> float | None:
-    text = (schema.metadata or {}).get(RATE_KEY.encode())
-    return float(text) if text else None
-
-
-def _read_parquet(path: Path) -> tuple[list[str], list[Any], float | None]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(path)
-        table.validate(full=True)  # else what is no UTF-8 would fail where it is used
-        return [_printable(name) for name in table.column_names], list(table.columns), _rate_in(table.schema)
-    except (pa.ArrowException, ValueError, OSError) as problem:
-        if isinstance(problem, OSError) and problem.errno is not None:
-            raise
-        raise UserError(f"{path}: not a Parquet file that can be read: {_one_line(problem)}; copy it again") from None
-
-
-def _read_text(path: Path, notes: list[Note]) -> tuple[list[str], list[Any], float | None]:
-    import pyarrow as pa
-    from pyarrow import csv as arrow
-
-    header = _header(path)
-    bad: list[tuple[int, int, int]] = []
-
-    def broken(row: Any) -> str:
-        bad.append((row.number or 0, row.expected_columns, row.actual_columns))
-        return "skip"
-
-    try:
-        with pa.input_stream(str(path), compression="gzip" if path.name.lower().endswith(".gz") else None) as stream:
-            table = arrow.read_csv(
-                stream,
-                arrow.ReadOptions(
-                    use_threads=False, skip_rows=header.skip_lines, encoding=header.encoding,
-                    column_names=[str(index) for index in range(len(header.cells))],
-                ),
-                arrow.ParseOptions(delimiter=header.delimiter, invalid_row_handler=broken),
-                arrow.ConvertOptions(
-                    decimal_point=header.decimal, null_values=_NULLS, strings_can_be_null=True,
-                ),
-            )  # fmt: skip
-    except (pa.ArrowException, EOFError) as problem:
-        raise UserError(f"{path}: not a table that can be read: {_one_line(problem)}; check the file") from None
-    last = table.num_rows + len(bad) + header.skip_lines
-    if bad and (len(bad) > 1 or bad[0][0] not in (0, last)):
-        line, expected, got = bad[0]
-        raise UserError(
-            f"{path}: expected {expected} cells in each row, line {line} has {got} ({len(bad)} such rows); correct them"
-        )
-    if bad:
-        notes.append(Note("truncated", f"the last row has {bad[0][2]} of {bad[0][1]} cells and is left out"))
-    return header.cells, list(table.columns), header.rate_hz
-
-
-def _one_line(problem: Exception) -> str:
-    return _printable(" ".join(str(problem).split())[:200])
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
-def _header(path: Path) -> Header:
-    """Reads the lines above the samples: comments (`%`, `#`, Emotiv's line of keys) and the names.
-
-    Raises:
-        UserError: the file is empty, no text, or has no header.
-    """
-    lowered = path.name.lower()
-    try:
-        with gzip.open(path) if lowered.endswith(".gz") else path.open("rb") as file:
-            content = file.read(_HEAD_BYTES)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as problem:
-        raise UserError(f"{path}: expected a table packed by gzip, but {_one_line(problem)}; copy it again") from None
-    if b"\0" in content or not content.strip():
-        what = "is empty" if not content.strip() else "is no text"
-        raise UserError(f"{path}: expected a table with a header and a row for each sample, but it {what}")
-    encoding = "utf-8"
-    try:
-        text = content.removeprefix(b"\xef\xbb\xbf").decode()
-    except UnicodeDecodeError as problem:
-        encoding = "utf-8" if problem.start > len(content) - 4 else "latin-1"
-        text = content.removeprefix(b"\xef\xbb\xbf").decode(encoding, "ignore")
-    lines = text.splitlines()
-    if len(content) == _HEAD_BYTES:
-        lines.pop()
-    # OpenBCI states it above the names, OpenViBE in one of them (`Time:256Hz`)
-    rate = re.search(r"(?im)^[%#].*?sampl\w*[ _-]*(?:rate|frequency)\s*[=:]\s*(\d+\.?\d*)", text) or re.match(
-        r"(?i)time:(\d+\.?\d*) ?hz", text
-    )
-    skip = 0
-    while skip < len(lines) and (not lines[skip].strip() or lines[skip].lstrip()[0] in "%#"):
-        skip += 1
-    if skip < len(lines) and re.match(r"(?i)title:", lines[skip]):  # Emotiv's line of keys; the names follow
-        skip += 1
-    body = lines[skip:]
-    delimiter = max(",;\t", key=(body[0] if body else "").count)
-    rows = [
-        [cell.strip() for cell in row] for row in csv.reader(io.StringIO("\n".join(body[:20])), delimiter=delimiter)
-    ]
-    decimal = "," if delimiter != "," and any("," in cell for row in rows[1:] for cell in row) else "."
-    if rows and all(_is_float(cell, decimal) for cell in rows[0]):
-        # numpy.savetxt writes the names as a comment
-        above = [cell.strip() for cell in lines[skip - 1].lstrip("%# ").split(delimiter)] if skip else []
-        if len(above) != len(rows[0]) or all(_is_float(cell, decimal) for cell in above):
-            raise UserError(
-                f"{path}: expected a header with the channels' names above the samples, got {listed(rows[0])}; add one"
-            )
-        return Header(above, skip, delimiter, decimal, encoding, float(rate[1]) if rate else None, rows)
-    if not rows:
-        raise UserError(f"{path}: expected a table with a header and a row for each sample, got comments only")
-    cells = rows[0]
-    if len(rows) > 1 and not any(rows[1][len(cells) :]):  # a delimiter at the end of each row
-        cells = cells + [""] * (len(rows[1]) - len(cells))
-    cells = [_printable(cell) for cell in cells]
-    return Header(cells, skip + 1, delimiter, decimal, encoding, float(rate[1]) if rate else None, rows[1:])

@@ -15,6 +15,8 @@ from bothways.eeg.scan import by_ending, plain
 from bothways.eeg.store import Store, StoredRecording
 from bothways.errors import UserError
 
+_TOLERANCE_S = 0.05
+"""So far a label may reach into the next one: scorers' onsets and durations are rounded apart. It ends there then."""
 T = TypeVar("T")
 Region = tuple[int, int, str | None]
 """Samples [start, stop) without a gap, and whose they are where that is said."""
@@ -116,6 +118,7 @@ def _said_notes(said: dict[str, list[str]], background: str | None, on_grid: boo
         "label_outside": "labelled stretches hold no sample of their recording",
         "label_clipped": "labelled stretches reach before, beyond or over a gap of their recording and are cut to it",
         "labels_merged": "labelled stretches overlap one of the same label and are joined with it",
+        "labels_trimmed": f"labelled stretches reach up to {_TOLERANCE_S:g} s into the next and end where it begins",
         "labels_overruled": "labelled stretches give way to a label that labels.priority puts before them",
         "label_too_short": f"labelled stretches {short}",
         "windows_mixed": "windows have no label that covers windows.min_overlap of them",
@@ -263,13 +266,16 @@ def _joined(
                 joined[-1] = (first, max(end, stop), label)
                 said["labels_merged"].append(f"{label} in {recording.file}")
                 continue
-            if start < end - 1:  # times in milliseconds put two neighbours one sample over each other
+            if first < start and end <= stop and end - start <= max(1, round(_TOLERANCE_S * sfreq_hz)):
+                joined[-1] = (first, start, other)
+                if end - start > 1:  # times in milliseconds put two neighbours one sample over each other
+                    said["labels_trimmed"].append(f"{other} in {recording.file}")
+            else:
                 at_s = true_time_s(start / sfreq_hz, recording.segments, sfreq_hz)
                 raise UserError(
                     f"labels: {recording.file}: {other!r} and {label!r} overlap at {at_s:g} s; a moment has one label: "
                     "shorten or remove one, or set labels.priority"
                 )
-            start = end
         if stop > start:
             joined.append((start, stop, label))
     return joined

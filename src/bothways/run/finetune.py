@@ -3,7 +3,7 @@
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,8 @@ def finetune(
         split: a split file; without it the subjects are divided by `training.seed` and the two fractions.
         overwrite: replace `out`; begin anew.
         force: go on with a stopped run although its settings or data have changed.
-        dry_run: find the labels, cut the windows, divide the people and train nothing.
+        dry_run: find the labels, cut the windows, divide the people and train nothing; too few people to divide are
+            one part, `all`, and `split` is None.
         announce: called before the first step with what is known by then.
 
     Returns:
@@ -131,6 +132,11 @@ def finetune(
         classes = [name for name in classes if name not in absent]
         number = np.array([classes.index(name) if name in classes else -1 for name in windows.classes])
         windows = replace(windows, label=number[windows.label], classes=classes)
+    people = sorted(set(windows.subject.tolist()))
+    needed = 2 + (settings.validation_fraction > 0)
+    if dry_run and split is None and len(people) < needed:
+        notes.append(f"a split needs {needed} people or more, got {len(people)} with labels; add people to train")
+        return _announced({"all": people}, windows, classes, notes + guessed_subjects(store, set(people)), None)
     chosen = _split(store, windows, settings, split)
     for part, lacking in check_classes(windows.label, windows.subject, chosen, classes).items():
         if part == "train" and lacking:
@@ -138,16 +144,8 @@ def finetune(
         if lacking and getattr(chosen, part):
             notes.append(f"the {part} subjects have no window of {', '.join(lacking)}")
     notes += guessed_subjects(store, {*chosen.train, *chosen.validation, *chosen.test})
-    for note in notes:
-        warnings.warn(note, BothwaysWarning, stacklevel=2)
-    per_part = {part: of_subjects(windows, getattr(chosen, part)).counts() for part in PARTS}
-    plan = {
-        "classes": classes,
-        "split": asdict(chosen),
-        "windows": {part: counted["classes"] for part, counted in per_part.items()},
-        "counts": {part: counted["subjects"] for part, counted in per_part.items()},
-        "notes": notes,
-    }
+    parts = {part: getattr(chosen, part) for part in PARTS}
+    plan = _announced(parts, windows, classes, notes, asdict(chosen))
     if dry_run:
         return plan
 
@@ -245,6 +243,26 @@ def _train(
 def _score(evaluation: dict[str, Any]) -> float:
     """How good a fine-tuned model is: the mean over people of the share of their windows that it gets right."""
     return float(np.mean([person["accuracy"] for person in evaluation["subjects"].values()]))
+
+
+def _announced(
+    parts: Mapping[str, Sequence[str]],
+    windows: eeg.Windows,
+    classes: list[str],
+    notes: list[str],
+    split: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """Warns of the notes and returns what is known before the first step."""
+    for note in notes:
+        warnings.warn(note, BothwaysWarning, stacklevel=3)
+    per_part = {part: of_subjects(windows, subjects).counts() for part, subjects in parts.items()}
+    return {
+        "classes": classes,
+        "split": split,
+        "windows": {part: counted["classes"] for part, counted in per_part.items()},
+        "counts": {part: counted["subjects"] for part, counted in per_part.items()},
+        "notes": notes,
+    }
 
 
 def _split(store: eeg.Store, windows: eeg.Windows, settings: FinetuneConfig, path: str | Path | None) -> Split:

@@ -44,8 +44,10 @@ def prepare(
         dask: address of a Dask cluster that does the work instead, e.g. `tcp://host:8786`.
 
     Returns:
-        `store`, `recordings`, `subjects`, `duration_s`, `skipped` (file, reason), `notes` (code -> files), `reused`
-        (how many recordings a stopped call had finished), `already_there` (how many were in the store appended to).
+        `store`, `recordings`, `subjects`, `duration_s`, `skipped` (file, reason), `left_out` (file, code, reason: what
+        the folders hold besides), `notes` (code -> files), `reused`
+        (how many recordings a stopped call had finished), `already_there` (how many were in the store appended to),
+        `added`.
 
     Raises:
         UserError: nothing usable, a bad baseline file, `out` cannot be written, or, appending, does not fit.
@@ -68,7 +70,7 @@ def prepare(
     for recording in store.recordings:
         for note in recording.notes:
             notes.setdefault(note.code, []).append(f"{recording.file}: {note.message}")
-    done = {"skipped": store.head["skipped"], "notes": notes, **store.made}
+    done = {name: store.head[name] for name in ("skipped", "left_out")} | {"notes": notes, **store.made}
     return {"store": str(store.path), **store.head["totals"], **done}
 
 

@@ -1,24 +1,26 @@
-"""The command line: parse, call `bothways.run`, print. A user's mistake ends with one line and status 2."""
+"""The commands: what each takes, which function of `bothways.run` it calls, what it prints."""
 
-import json
-import os
-import shlex
 import sys
 import textwrap
-import warnings
-from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.cells import cell_len
-from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
 
 from bothways import __version__
-from bothways.errors import BothwaysWarning, Interrupted, UserError
+from bothways.cli.printing import (
+    checked_row,
+    collect,
+    new_table,
+    number,
+    out,
+    print_checked,
+    print_json,
+    print_notes,
+    print_training,
+    print_windows,
+)
+from bothways.errors import UserError
 
 app = typer.Typer(
     help="Pretrain and fine-tune BERT-style encoders on EEG and on text.",
@@ -29,14 +31,6 @@ app = typer.Typer(
 )
 eeg = typer.Typer(help="EEG: recordings in, a trained model and predictions out.", no_args_is_help=True)
 app.add_typer(eeg, name="eeg")
-out = Console(highlight=False, soft_wrap=True, markup=False, width=None if sys.stdout.isatty() else 200)
-
-CHECKED = ("format", "channels", "left out", "Hz", "s", "gaps", "events", "uV", "problems")
-"""What the table of `check` says of a recording that could be read."""
-COUNTED = ("channels", "Hz", "s", "gaps", "events", "uV")
-WRAPPED = ("subject", "left out", "problems")
-"""Columns that may take several lines."""
-
 Paths = Annotated[list[Path], typer.Argument(help="Recordings, or folders that are searched for them.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder to write; must not exist.")]
 Recipe = Annotated[Path | None, typer.Argument(help="TOML file with settings.")]
@@ -84,16 +78,18 @@ def check(
 
     report = run.check(paths, subject_from=subject_from, unit=unit, html=html, overwrite=overwrite)
     if json:
-        _print_json(report)
+        print_json(report)
         raise typer.Exit(report["exit_status"])
-    _print_checked([_checked(r) for r in report["recordings"]])
+    print_checked([checked_row(r) for r in report["recordings"]])
     said: dict[str, list[str]] = {}
     for r in report["recordings"]:
         if r["reason"]:
             said.setdefault(f"unusable {r['file']}", []).append(r["reason"])
         if "format" in r:
-            _collect(said, r)
-    _print_notes(said)
+            collect(said, r)
+    for one in report["left_out"]:
+        said.setdefault(f"left out, {one['code']}", []).append(f"{one['file']}: {one['reason']}")
+    print_notes(said)
     t = report["totals"]
     out.print(
         f"{t['recordings']} recordings of {t['subjects']} people, {t['duration_s'] / 60:.1f} minutes: "
@@ -102,38 +98,6 @@ def check(
     if html is not None:
         out.print(f"written: {html}")
     raise typer.Exit(report["exit_status"])
-
-
-def _checked(r: dict[str, Any]) -> dict[str, str]:
-    """What `check` says of a recording, by column."""
-    shown = {"file": r["file"], "status": r["status"], "subject": r["subject"]}
-    if "format" not in r:
-        return shown | dict.fromkeys(CHECKED, "")
-    bad = f" ({len(r['bad_channels'])} bad)" if r["bad_channels"] else ""
-    why = Counter(reason.removesuffix(", not scalp EEG") for reason in r["left_out"].values()).most_common()
-    left_out = [f"{n} {reason}" for reason, n in why[:2]] + ([f"{len(why) - 2} more kinds"] if len(why) > 2 else [])
-    problems = dict.fromkeys(note["code"].replace("_", " ") for note in r["notes"])
-    values = (
-        r["format"], f"{len(r['ch_names'])}{bad}", ", ".join(left_out), f"{r['sfreq_hz']:g}", f"{r['duration_s']:g}",
-        str(len(r["segments"]) - 1), str(r["n_events"]), _number(r["amplitude_uv"]), ", ".join(problems),
-    )  # fmt: skip
-    return shown | dict(zip(CHECKED, values))
-
-
-def _print_checked(rows: list[dict[str, str]]) -> None:
-    """Prints a table where there is room for it, else a few lines for each recording."""
-    width = {key: max(cell_len(text) for text in (key, *(row[key] for row in rows))) + 2 for key in rows[0]}
-    if sum(min(n, 18) if key in WRAPPED else n for key, n in width.items()) <= out.width:
-        table = _table(*rows[0])
-        for column, key in zip(table.columns, rows[0]):
-            column.no_wrap = key not in WRAPPED
-        for row in rows:
-            table.add_row(*row.values())
-        return out.print(table)
-    for row in rows:
-        out.print(f"{row['file']}: {row['status']}")
-        parts = [f"{row[key]} {key}" if key in COUNTED else f"{key} {row[key]}" for key in list(row)[2:] if row[key]]
-        out.print(Padding(Text(", ".join(parts)), (0, 0, 0, 2)), soft_wrap=False)
 
 
 @eeg.command(epilog="Example: bothways eeg prepare recordings/ --out store --set notch_hz=60")
@@ -162,13 +126,15 @@ def prepare(
         unit=unit, overwrite=overwrite, append=append, workers=workers, dask=dask,
     )  # fmt: skip
     if json:
-        _print_json(result)
+        print_json(result)
         raise typer.Exit(2 if result["skipped"] else 0)
     for skipped in result["skipped"]:
         out.print(f"skipped {skipped['file']}: {skipped['reason']}")
-    _print_notes(result["notes"])
-    if result["already_there"]:
-        out.print(f"{result['already_there']} recordings were in the store already")
+    for one in result["left_out"]:
+        result["notes"].setdefault(f"left out, {one['code']}", []).append(f"{one['file']}: {one['reason']}")
+    print_notes(result["notes"])
+    if n := result["already_there"]:
+        out.print("nothing new: " * (not result["added"]) + f"{n} recordings were in the store already")
     if result["reused"]:
         out.print(f"{result['reused']} recordings had been finished before and were kept")
     out.print(
@@ -196,7 +162,7 @@ def split(
         overwrite=overwrite,
     )  # fmt: skip
     if json:
-        return _print_json(result)
+        return print_json(result)
     for part in ("train", "validation", "test"):
         out.print(f"{part}: {len(result[part])} people: {', '.join(result[part])}")
     for note in result["notes"]:
@@ -221,14 +187,16 @@ def pretrain(
         data, out_folder, recipe=recipe, changes=changes or (), split=split, overwrite=overwrite, force=force
     )
     if json:
-        return _print_json(result)
+        return print_json(result)
     for feature, bands in result["reconstruction"].items():
         whose = "people held out" if result["validation_subjects"] else "the training people"
-        table = _table("band", "model", "interpolation", "zero", title=f"error on hidden patches of {whose}: {feature}")
+        table = new_table(
+            "band", "model", "interpolation", "zero", title=f"error on hidden patches of {whose}: {feature}"
+        )
         for band, errors in bands.items():
-            table.add_row(band, *(_number(errors[guess]) for guess in ("model", "interpolation", "zero")))
+            table.add_row(band, *(number(errors[guess]) for guess in ("model", "interpolation", "zero")))
         out.print(table)
-    _print_training(result)
+    print_training(result)
 
 
 @eeg.command(epilog="Example: bothways eeg finetune --from run --data store --labels labels.csv --out run2")
@@ -263,16 +231,16 @@ def finetune(
     settings = [*(changes or ()), *([] if min_overlap is None else [f"windows.min_overlap={min_overlap}"])]
     result = run.finetune(
         start, data, labels, out_folder, recipe=recipe, changes=settings, split=split, overwrite=overwrite,
-        force=force, dry_run=dry_run, announce=None if json else _print_windows,
+        force=force, dry_run=dry_run, announce=None if json else print_windows,
     )  # fmt: skip
     if json:
-        return _print_json(result)
+        return print_json(result)
     if dry_run:
-        return _print_windows(result)
+        return print_windows(result)
     if result["load_report"]:
         left = {key: len(names) for key, names in result["load_report"].items()}
         out.print(f"weights: {left['matched']} loaded, {left['missing']} new, {left['unexpected']} not used")
-    _print_training(result)
+    print_training(result)
 
 
 @eeg.command(epilog="Example: bothways eeg evaluate run2")
@@ -287,16 +255,16 @@ def evaluate(
 
     result = run.evaluate(run_folder, data=data, part=part)
     if json:
-        return _print_json(result)
-    table = _table("", "balanced accuracy", "95 % over people", "accuracy", "macro-F1", "AUROC")
+        return print_json(result)
+    table = new_table("", "balanced accuracy", "95 % over people", "accuracy", "macro-F1", "AUROC")
     arms = {**result["controls"], "this run": result["model"]}
     for name, m in arms.items():
         interval = m.get("interval") or {}
         low, high = interval.get("low"), interval.get("high")
         span = f"{low:.2f}-{high:.2f}" if low is not None and high is not None else ""
         table.add_row(
-            name.replace("_", " "), _number(m["balanced_accuracy"]), span, _number(m["accuracy"]),
-            _number(m.get("macro_f1")), _number(m.get("auroc")),
+            name.replace("_", " "), number(m["balanced_accuracy"]), span, number(m["accuracy"]),
+            number(m.get("macro_f1")), number(m.get("auroc")),
         )  # fmt: skip
     out.print(table)
     support = ", ".join(f"{n} {name}" for name, n in result["model"]["support"].items())
@@ -328,9 +296,9 @@ def predict(
         overwrite=overwrite,
     )  # fmt: skip
     if json:
-        _print_json(result)
+        print_json(result)
     else:
-        table = _table("file", "windows", "predicted", "mean probability", "s without", "written")
+        table = new_table("file", "windows", "predicted", "mean probability", "s without", "written")
         for r in result["recordings"]:
             counts = ", ".join(f"{n} {name}" for name, n in r["counts"].items())
             means = ", ".join(f"{p:.2f} {name}" for name, p in r["mean_probability"].items())
@@ -340,8 +308,8 @@ def predict(
         out.print(table)
         said: dict[str, list[str]] = {}
         for r in result["recordings"]:
-            _collect(said, r)
-        _print_notes(said)
+            collect(said, r)
+        print_notes(said)
         for skipped in result["skipped"]:
             out.print(f"skipped {skipped['file']}: {skipped['reason']}")
     raise typer.Exit(2 if result["skipped"] else 0)
@@ -401,87 +369,3 @@ def walkthrough(
     elif failed:
         print(f"{len(failed)} hand computations differ from the array, the first is {failed[0]}", file=sys.stderr)
     raise typer.Exit(1 if failed else 0)
-
-
-def _collect(said: dict[str, list[str]], recording: dict[str, Any]) -> None:
-    """Sorts what is to be said of one recording by kind."""
-    for name, why in recording["left_out"].items():
-        said.setdefault(f"left out: {name} ({why})", []).append(recording["file"])
-    for note in recording["notes"]:
-        said.setdefault(note["code"], []).append(f"{recording['file']}: {note['message']}")
-
-
-def _print_notes(said: dict[str, list[str]]) -> None:
-    """Prints the first message of each kind and how many more there are; all of them are in --json."""
-    for kind, messages in said.items():
-        more = f" (and {len(messages) - 1} more; --json has all)" if len(messages) > 1 else ""
-        out.print(f"{kind}: {messages[0]}{more}")
-
-
-def _print_windows(plan: dict[str, Any]) -> None:
-    """Prints how many windows of each class the people of each part have; a class that one lacks shows as 0."""
-    table = _table("part", "person", *plan["classes"], title="windows")
-    for part, people in plan["counts"].items():
-        for person, counts in people.items():
-            table.add_row(part, person, *(str(counts[name]) for name in plan["classes"]))
-    out.print(table)
-    for part, counts in plan["windows"].items():
-        shown = ", ".join(f"{n} {name}" for name, n in counts.items())
-        out.print(f"{part}: {len(plan['split'][part])} people, windows: {shown}")
-
-
-def _print_training(result: dict[str, Any]) -> None:
-    finished = ", finished before; --overwrite trains it anew" if result["finished_before"] else ""
-    out.print(
-        f"{result['run']}{finished}: {result['parameters']['total']:,} parameters, {result['seconds']:.0f} s, "
-        f"{result['windows_per_s']:.1f} windows/s, last loss {result['loss']:.4f}"
-    )
-
-
-def _print_json(value: dict[str, Any]) -> None:
-    print(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3g}"
-
-
-def _table(*columns: str, title: str | None = None) -> Table:
-    table = Table(*columns, title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    table.columns[0].no_wrap = True
-    for column in table.columns[1:]:
-        column.overflow = "fold"
-    return table
-
-
-def main() -> None:
-    """Runs the command line; a `UserError` is one line on standard error and status 2."""
-    warnings.simplefilter("ignore")
-    warnings.simplefilter("always", BothwaysWarning)
-    warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(encoding="utf-8", errors="replace")  # names of files, whatever the locale
-    if os.environ.get("RANK", "0") != "0":  # of several processes the first one speaks for all
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-        warnings.simplefilter("ignore")
-    try:
-        app()
-    except UserError as problem:
-        print(f"error: {problem}", file=sys.stderr)
-        raise SystemExit(2) from None
-    except Interrupted as stopped:
-        print(f"{stopped}: {shlex.join(['bothways', *sys.argv[1:]])}", file=sys.stderr)
-        raise SystemExit(stopped.status) from None
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(1) from None
-    except MemoryError:
-        print("error: not enough memory; lower training.batch_size or windows.window_s", file=sys.stderr)
-        raise SystemExit(2) from None
-    except OSError as problem:
-        print(f"error: {problem}; check the path, its permissions and the space left", file=sys.stderr)
-        raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        raise SystemExit(130) from None

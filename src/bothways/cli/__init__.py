@@ -1,0 +1,7 @@
+"""The command line: parse (`commands`), call `bothways.run`, print (`printing`); `entry` runs it."""
+
+from bothways.cli.commands import app, eeg
+from bothways.cli.entry import main
+from bothways.cli.printing import out
+
+__all__ = ["app", "eeg", "main", "out"]

@@ -1,0 +1,107 @@
+"""What commands print: tables, notes, one line on a training, or JSON."""
+
+import json
+import sys
+from collections import Counter
+from typing import Any
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+out = Console(highlight=False, soft_wrap=True, markup=False, width=None if sys.stdout.isatty() else 200)
+
+CHECKED = ("format", "channels", "left out", "Hz", "s", "gaps", "events", "uV", "problems")
+"""What the table of `check` says of a recording that could be read."""
+COUNTED = ("channels", "Hz", "s", "gaps", "events", "uV")
+WRAPPED = ("subject", "left out", "problems")
+"""Columns that may take several lines."""
+
+
+def checked_row(r: dict[str, Any]) -> dict[str, str]:
+    """What `check` says of a recording, by column."""
+    shown = {"file": r["file"], "status": r["status"], "subject": r["subject"]}
+    if "format" not in r:
+        return shown | dict.fromkeys(CHECKED, "")
+    bad = f" ({len(r['bad_channels'])} bad)" if r["bad_channels"] else ""
+    why = Counter(reason.removesuffix(", not scalp EEG") for reason in r["left_out"].values()).most_common()
+    left_out = [f"{n} {reason}" for reason, n in why[:2]] + ([f"{len(why) - 2} more kinds"] if len(why) > 2 else [])
+    problems = dict.fromkeys(note["code"].replace("_", " ") for note in r["notes"])
+    values = (
+        r["format"], f"{len(r['ch_names'])}{bad}", ", ".join(left_out), f"{r['sfreq_hz']:g}", f"{r['duration_s']:g}",
+        str(len(r["segments"]) - 1), str(r["n_events"]), number(r["amplitude_uv"]), ", ".join(problems),
+    )  # fmt: skip
+    return shown | dict(zip(CHECKED, values))
+
+
+def print_checked(rows: list[dict[str, str]]) -> None:
+    """Prints a table where there is room for it, else a few lines for each recording."""
+    width = {key: max(cell_len(text) for text in (key, *(row[key] for row in rows))) + 2 for key in rows[0]}
+    if sum(min(n, 18) if key in WRAPPED else n for key, n in width.items()) <= out.width:
+        table = new_table(*rows[0])
+        for column, key in zip(table.columns, rows[0]):
+            column.no_wrap = key not in WRAPPED
+        for row in rows:
+            table.add_row(*row.values())
+        return out.print(table)
+    for row in rows:
+        out.print(f"{row['file']}: {row['status']}")
+        parts = [f"{row[key]} {key}" if key in COUNTED else f"{key} {row[key]}" for key in list(row)[2:] if row[key]]
+        out.print(Padding(Text(", ".join(parts)), (0, 0, 0, 2)), soft_wrap=False)
+
+
+def collect(said: dict[str, list[str]], recording: dict[str, Any]) -> None:
+    """Sorts what is to be said of one recording by kind."""
+    for name, why in recording["left_out"].items():
+        said.setdefault(f"left out: {name} ({why})", []).append(recording["file"])
+    for note in recording["notes"]:
+        said.setdefault(note["code"], []).append(f"{recording['file']}: {note['message']}")
+
+
+def print_notes(said: dict[str, list[str]]) -> None:
+    """Prints the first message of each kind and how many more there are; all of them are in --json."""
+    for kind, messages in said.items():
+        more = f" (and {len(messages) - 1} more; --json has all)" if len(messages) > 1 else ""
+        out.print(f"{kind}: {messages[0]}{more}")
+
+
+def print_windows(plan: dict[str, Any]) -> None:
+    """Prints how many windows of each class the people of each part have; a class that one lacks shows as 0."""
+    table = new_table("part", "person", *plan["classes"], title="windows")
+    for part, people in plan["counts"].items():
+        for person, counts in people.items():
+            table.add_row(part, person, *(str(counts[name]) for name in plan["classes"]))
+    out.print(table)
+    for part, counts in plan["windows"].items():
+        shown = ", ".join(f"{n} {name}" for name, n in counts.items())
+        out.print(f"{part}: {len((plan['split'] or plan['counts'])[part])} people, windows: {shown}")
+
+
+def print_training(result: dict[str, Any]) -> None:
+    """Prints what a training came to as one line."""
+    finished = ", finished before; --overwrite trains it anew" if result["finished_before"] else ""
+    out.print(
+        f"{result['run']}{finished}: {result['parameters']['total']:,} parameters, {result['seconds']:.0f} s, "
+        f"{result['windows_per_s']:.1f} windows/s, last loss {result['loss']:.4f}"
+    )
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """Prints a result as JSON."""
+    print(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))
+
+
+def number(value: float | None) -> str:
+    """Returns three digits of a number; of none, nothing."""
+    return "" if value is None else f"{value:.3g}"
+
+
+def new_table(*columns: str, title: str | None = None) -> Table:
+    """Makes a table without lines; its first column is never broken."""
+    table = Table(*columns, title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table.columns[0].no_wrap = True
+    for column in table.columns[1:]:
+        column.overflow = "fold"
+    return table

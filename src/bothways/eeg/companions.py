@@ -1,0 +1,103 @@
+"""What is wrong with a recording's files, where the readers below mne say it badly, or end the process."""
+
+import importlib.util
+import io
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+from bothways.errors import UserError
+
+_WHOLES = {
+    ".eeg": (".vhdr", ".ahdr"), ".vmrk": (".vhdr", ".ahdr"), ".amrk": (".ahdr",), ".fdt": (".set",), ".dat": (".lay",),
+    ".head": (".data",), **dict.fromkeys((".21e", ".pnt", ".log"), (".EEG", ".eeg")),
+}  # fmt: skip
+"""By the ending of a part, how the file ends that is given to read the recording."""
+
+
+def need_reader(path: Path, reader: str) -> None:
+    """Refuses a format whose reader is not installed."""
+    if importlib.util.find_spec(reader) is None:
+        raise UserError(f"{path}: expected {reader} to read this format with; pip install 'bothways[readers]'")
+
+
+def check_companions(path: Path) -> None:
+    """Refuses a part of a recording, and one that lacks a file of its own, or its reader; mne says so otherwise."""
+    suffix = path.suffix.lower()
+    wholes = [path.with_suffix(ending) for ending in _WHOLES.get(suffix, ())] + [path.parent] * (suffix == ".bin")
+    for whole in wholes:
+        if whole.is_file() or whole.suffix.lower() == ".mff":
+            raise UserError(f"{path}: expected a recording, got a part of one; give {whole.name}")
+    readers = {".mff": "mffpy", ".dat": "curryreader", ".cdt": "curryreader"}
+    if suffix in readers:
+        need_reader(path, readers[suffix])
+    header = [ending for ending in (".cdt.dpo", ".cdt.dpa") if path.with_suffix(ending).is_file()] or [".cdt.dpa"]
+    endings = {".dat": [".dap", ".rs3"], ".cdt": header, ".data": [".head"]}
+    expected = [path.with_suffix(ending) for ending in endings.get(suffix, [])]
+    if suffix == ".mff":
+        expected = [path / name for name in ("info.xml", "info1.xml", "signal1.bin", "epochs.xml", "sensorLayout.xml")]
+    for file in expected:
+        if not file.is_file():
+            where = "in it" if path.is_dir() else "beside it"
+            raise UserError(f"{path}: expected {file.name} {where}, found none; copy it there too")
+
+
+def check_nihon(path: Path) -> None:
+    """Refuses companions in lower case, which the reader passes over: without one the channels get other names."""
+    for ending in (".21E", ".LOG"):
+        other = path.with_suffix(ending.lower())
+        if other.is_file() and not path.with_suffix(ending).is_file():
+            raise UserError(f"{path}: expected {path.with_suffix(ending).name}, found {other.name}; rename it")
+
+
+def check_egi(path: Path) -> None:
+    """Refuses a simple binary file shorter than its header says, before there is memory taken for it."""
+    with path.open("rb") as file:
+        head = file.read(36)
+    if len(head) == 36:
+        n_channels, n_samples, n_events = struct.unpack(">22xh6xih", head)
+        width = {2: 2, 4: 4, 6: 8}.get(head[3] & 6, 0)
+        if path.stat().st_size < 36 + 4 * n_events + n_samples * (n_channels + n_events) * width:
+            why = f"expected {n_samples} samples of {n_channels} channels, it holds fewer"
+            raise UserError(f"{path}: {why}; check that it was copied whole")
+
+
+TRIAL_S = 9.0
+_TRIAL = """
+import sys
+from antio import read_cnt
+from antio.parser import read_info, read_triggers
+cnt = read_cnt(sys.argv[1])
+read_info(cnt), read_triggers(cnt)
+n = cnt.get_sample_count()
+for start in range(0, n, 10_000):
+    cnt.get_samples(start, min(start + 10_000, n))
+"""
+
+
+def check_ant(path: Path) -> None:
+    """Refuses a damaged ANT file: in the maker's library it ends the process, or never ends, so another one tries."""
+    with path.open("rb") as file:
+        wide = file.read(4) == b"RF64"
+        size, head = (8, "<4sQ") if wide else (4, "<4sI")
+        file.seek(4 + size + 4)
+        while len(chunk := file.read(4 + size)) == 4 + size:
+            name, length = struct.unpack(head, chunk)
+            if name == b"info":
+                return _try_ant(path)
+            file.seek(length + length % 2, io.SEEK_CUR)
+    raise UserError(f"{path}: expected an ANT file, but its end is missing; check that it was copied whole")
+
+
+def _try_ant(path: Path) -> None:
+    longest_s = TRIAL_S + path.stat().st_size / 2**20
+    try:
+        tried = subprocess.run(
+            [sys.executable, "-c", _TRIAL, str(path)], capture_output=True, timeout=longest_s, check=False
+        )
+        why = "" if tried.returncode == 0 else "its maker's library fails on it"
+    except subprocess.TimeoutExpired:
+        why = f"its maker's library was not done with it after {longest_s:.0f} s"
+    if why:
+        raise UserError(f"{path}: expected an ANT file, but {why}; check that it was copied whole")

@@ -1,0 +1,25 @@
+"""What goes wrong while a recording is read, as an error for its reader."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bothways.errors import UserError, plain_words
+
+
+def no_memory_error(path: Path) -> UserError:
+    """The error for a recording that is too large to work on."""
+    return UserError(
+        f"{path}: does not fit in memory (a header that states false sizes does the same); free memory or cut the file"
+    )
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Makes a `UserError` of what fails while a recording is read, at first or later (see `LazyRows`)."""
+    try:
+        yield
+    except OSError as problem:
+        raise UserError(f"{path}: cannot be read: {plain_words(problem)}") from None
+    except MemoryError:
+        raise no_memory_error(path) from None

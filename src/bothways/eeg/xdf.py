@@ -1,0 +1,280 @@
+"""XDF, the files of Lab Streaming Layer: the EEG stream, and every stream of markers as events.
+
+A stream has the times that its computer's clock gave, and how far that clock was from the recorder's; pyxdf brings
+both together. The amplifier's own clock is the more even one: where it and the stamps agree on the rate but for a
+thousandth, its rate stands and all times are told in its seconds.
+"""
+
+import gzip
+import io
+import logging
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import ParseError
+
+import numpy as np
+from jaxtyping import Float64
+
+from bothways.eeg.channels import parse_labels, shown, trusted_positions
+from bothways.eeg.edf import status_events
+from bothways.eeg.recording import (
+    Note,
+    Recording,
+    Segment,
+    checked_rate,
+    leave_out,
+    listed,
+    named,
+    no_eeg_error,
+    odd_case,
+    odd_case_note,
+    place_events,
+    placed,
+    possible_uv,
+    true_time_s,
+    unit_in_uv,
+)
+from bothways.eeg.stamps import read_stamps
+from bothways.errors import UserError
+
+XDF_ENDINGS = (".xdf", ".xdfz")
+_STREAM_HEADER, _SAMPLES = 2, 3
+_WITH_STREAM = (2, 3, 4, 6)  # header, samples, clock offset, footer
+_SAME_RATE = 1e-3
+"""Clocks differ by less than this share; a stated rate further from the measured one is wrong."""
+_NO_DIFFERENCE = 1e-5
+_MARKERS = ("marker", "markers", "event", "events", "trigger", "triggers", "stim", "annotation", "annotations")
+
+
+def read_xdf(path: Path, unit: str | None) -> Recording:
+    """Reads the EEG stream of a file; see `recording.read_recording`.
+
+    Raises:
+        UserError: no XDF, damaged, or not exactly one EEG stream with samples.
+    """
+    notes: list[Note] = []
+    eeg, markers, header = _load(path, notes)
+    labels, kinds, units, points = _described(eeg)
+
+    left_out: dict[str, str] = {}
+    picks, channels, guessed, triggers = [], [], [], []
+    for index, channel in enumerate(parse_labels(labels)):
+        label, kind, unit_text = labels[index], kinds[index], units[index]
+        is_voltage = unit_in_uv(unit_text) is not None
+        if kind.lower() in _MARKERS:
+            triggers.append(index)
+            leave_out(left_out, label, "trigger channel, read as events")
+        elif kind and kind.lower() != "eeg":
+            leave_out(left_out, label, f"{shown(kind)} channel in the file, not scalp EEG")
+        elif channel.left_out:
+            leave_out(left_out, label, channel.left_out)
+        elif unit_text and not is_voltage and channel.anode is None:
+            leave_out(left_out, label, f"unit {shown(unit_text)!r} is no voltage")
+        else:
+            if not is_voltage:
+                guessed.append(f"{label} ({unit_text or 'blank'})")
+            picks.append(index)
+            channels.append(channel)
+    if not picks:
+        raise no_eeg_error(path, left_out)
+    if guessed and unit is None:
+        notes.append(Note("unit_guessed", f"unit taken for microvolts: {listed(guessed)}"))
+    if unusual := [f"{labels[pick]} ({units[pick]})" for pick in picks if odd_case(units[pick])]:
+        notes.append(odd_case_note(unusual))
+
+    sfreq_hz, segments, to_own_s = _times(path, eeg, notes)
+    samples = eeg["time_series"]
+    data_uv = np.empty((len(picks), len(samples)), np.float32)
+    with np.errstate(invalid="ignore"):  # a NaN of damaged bytes may signal
+        for row, pick in zip(data_uv, picks):
+            row[:] = possible_uv(samples[:, pick].astype(np.float64) * (unit_in_uv(unit or units[pick]) or 1.0))
+    events = [(to_own_s(onset_s), 0.0, label) for stream in markers for onset_s, label in _marks(stream)]
+    for pick in triggers:
+        codes = np.clip(np.nan_to_num(samples[:, pick].astype(np.float64)), -(2**31), 2**31 - 1).astype(np.int32)
+        for sample, code in status_events(codes):
+            events.append((true_time_s(sample / sfreq_hz, segments, sfreq_hz), 0.0, str(code)))
+    positions = trusted_positions(points[picks], channels)
+    if positions is not None:
+        notes.append(Note("digitised_positions", "electrode positions are the file's own"))
+    else:
+        positions = placed(channels, notes)
+    return Recording(
+        path, "XDF", data_uv, named(channels, notes, positions), [labels[pick] for pick in picks], positions,
+        sfreq_hz, segments, place_events(events, segments, sfreq_hz, notes), left_out, _start(header), notes,
+        file_units=[units[pick] for pick in picks],
+    )  # fmt: skip
+
+
+def _load(path: Path, notes: list[Note]) -> tuple[dict[str, Any], list[dict[str, Any]], Any]:
+    """Returns the EEG stream, the streams of markers and the file's header."""
+    import pyxdf
+
+    log = _Log()
+    with gzip.open(path) if path.suffix.lower() == ".xdfz" else path.open("rb") as file:
+        try:
+            content = file.read()
+        except (EOFError, gzip.BadGzipFile) as problem:
+            raise UserError(f"{path}: expected an XDF file, but {problem}; copy it again") from None
+    if content[:4] != b"XDF:":
+        what = f"one that begins with {content[:16]!r}" if content else "an empty one"
+        raise UserError(f"{path}: expected an XDF file, got {what}; check that it was copied whole")
+    chunks = list(_chunks(content))
+    whole = chunks[-1][3] if chunks else 4
+    logger = logging.getLogger("pyxdf")
+    logger.addHandler(log)
+    was, logger.propagate = logger.propagate, False
+    try:
+        wanted = _choose(path, content, chunks)
+        streams, header = pyxdf.load_xdf(io.BytesIO(content[:whole]), wanted, dejitter_timestamps=False, verbose=False)
+    except (UserError, MemoryError):
+        raise
+    except Exception as problem:  # of damaged files all kinds
+        why = f"{type(problem).__name__}: {' '.join(str(problem).split())[:300]}"
+        raise UserError(f"{path}: expected an XDF file, but {shown(why)}; check that it was copied whole") from None
+    finally:
+        logger.removeHandler(log)
+        logger.propagate = was
+    if whole < len(content):
+        notes.append(Note("truncated", f"the last {len(content) - whole} bytes are part of a chunk and are left out"))
+    notes += [Note("reader", text) for text in dict.fromkeys(log.errors)]
+    (eeg,) = (stream for stream in streams if stream["info"]["stream_id"] == wanted[0])
+    return eeg, [stream for stream in streams if stream is not eeg], header
+
+
+class _Log(logging.Handler):
+    """Keeps what pyxdf says of damage; that gaps and clocks differ is told by the times."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.errors: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.errors.append(shown(" ".join(record.getMessage().split())[:300]))
+
+
+def _chunks(content: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Yields tag, stream (-1 = none), and where the content of each whole chunk begins and ends."""
+    at = 4
+    while content[at : at + 1] in (b"\1", b"\4", b"\x08"):
+        begins = at + 1 + content[at]
+        at = begins + int.from_bytes(content[at + 1 : begins], "little")
+        if not begins + 2 <= at <= len(content):
+            return
+        tag = int.from_bytes(content[begins : begins + 2], "little")
+        if tag in _WITH_STREAM:
+            yield tag, int.from_bytes(content[begins + 2 : begins + 6], "little"), begins + 6, at
+        else:
+            yield tag, -1, begins + 2, at
+
+
+def _choose(path: Path, content: bytes, chunks: list[tuple[int, int, int, int]]) -> list[int]:
+    """Returns the numbers of the EEG stream and, behind it, of those that hold markers."""
+    from defusedxml.ElementTree import fromstring
+
+    found: dict[int, dict[str, str]] = {}
+    for tag, stream, begins, ends in chunks:
+        if tag == _STREAM_HEADER:
+            try:
+                xml = fromstring(content[begins:ends].decode("utf-8", "replace"))
+            except ParseError as problem:
+                raise UserError(f"{path}: the header of stream {stream} is damaged: {problem}; copy it again") from None
+            found[stream] = {key: (xml.findtext(key) or "").strip() for key in ("name", "type", "channel_format")}
+    filled = {stream for tag, stream, _, _ in chunks if tag == _SAMPLES}
+    numeric = [
+        stream for stream, info in found.items() if info["channel_format"] != "string" and info["type"].lower() == "eeg"
+    ]
+    eeg = [stream for stream in numeric if stream in filled]
+    if len(eeg) != 1:
+        if numeric and not eeg:
+            raise UserError(f"{path}: no data: the EEG stream has no samples; leave the file out")
+        names = listed([f"{found[s]['name']} ({found[s]['type'] or 'no type'})" for s in eeg or found]) or "none"
+        what = "save each as a file of its own" if eeg else "set the stream's type to EEG when recording"
+        raise UserError(f"{path}: expected one stream of type EEG, got {names}; {what}")
+    return eeg + [
+        stream
+        for stream, info in found.items()
+        if stream in filled and (info["channel_format"] == "string" or info["type"].lower() in _MARKERS)
+    ]
+
+
+def _first(holder: Any, *keys: str) -> Any:
+    """Goes down into pyxdf's lists of one; None where something is not there."""
+    for key in keys:
+        items = holder.get(key) if isinstance(holder, dict) else None
+        holder = items[0] if isinstance(items, list) and items else None
+    return holder
+
+
+def _described(stream: dict[str, Any]) -> tuple[list[str], list[str], list[str], Float64[np.ndarray, "C 3"]]:
+    """Returns label, type, unit and position of each channel; "" and NaN where the stream says nothing."""
+    n = stream["time_series"].shape[1]
+    described = (_first(stream["info"], "desc", "channels") or {}).get("channel") or []
+    if len(described) != n:  # then it is not known which is which
+        described = [None] * n
+
+    def text(channel: Any, *keys: str) -> str:
+        value = _first(channel, *keys)
+        return value.strip() if isinstance(value, str) else ""
+
+    def number(channel: Any, axis: str) -> float:
+        try:
+            return float(text(channel, "location", axis))
+        except ValueError:
+            return np.nan
+
+    labels = [text(channel, "label") or text(channel, "name") or f"Ch{i + 1}" for i, channel in enumerate(described)]
+    points = np.array([[number(channel, axis) for axis in "XYZ"] for channel in described], np.float64)
+    kinds, units = ([text(channel, key) for channel in described] for key in ("type", "unit"))
+    return labels, kinds, units, points.reshape(n, 3)
+
+
+def _marks(stream: dict[str, Any]) -> list[tuple[float, str]]:
+    """Returns (time, label) of each marker; the values of several channels stand behind each other."""
+    marks = []
+    for time_s, values in zip(stream["time_stamps"], stream["time_series"]):
+        texts = [value if isinstance(value, str) else f"{value:g}" for value in values]
+        if (label := " ".join(" ".join(texts).split())) and np.isfinite(time_s):
+            marks.append((float(time_s), label))
+    return marks
+
+
+def _times(path: Path, eeg: dict[str, Any], notes: list[Note]) -> tuple[float, list[Segment], Callable[[float], float]]:
+    """Returns rate, segments, and what turns the recorder's times into seconds since the first sample."""
+    stamps = np.asarray(eeg["time_stamps"], np.float64)
+    timing = read_stamps(path, stamps, "s")
+    try:
+        stated_hz = float(_first(eeg["info"], "nominal_srate") or 0)
+    except ValueError:
+        stated_hz = 0.0
+    agree = stated_hz > 0 and abs(timing.sfreq_hz / stated_hz - 1) <= _SAME_RATE
+    sfreq_hz = checked_rate(path, stated_hz if agree else timing.sfreq_hz)
+    longest = max(timing.segments, key=lambda segment: segment.stop - segment.start)
+    own = stamps[longest.start : longest.stop]
+    exact_hz = 1 / float(np.polyfit(np.arange(len(own)), own - own[0], 1)[0]) if len(own) > 1 else sfreq_hz
+    notes += [note for note in timing.notes if note.code not in ("time_jitter", "rate_rounded")]
+    if not agree and stated_hz > 0:
+        notes.append(
+            Note("rate_measured", f"{sfreq_hz:g} Hz taken, which the times give; the stream states {stated_hz:g} Hz")
+        )
+    elif abs(exact_hz / sfreq_hz - 1) > _NO_DIFFERENCE:
+        notes.append(Note("rate_rounded", f"{sfreq_hz:g} Hz taken for the {exact_hz:.6g} Hz that the times give"))
+    begin_s = [
+        float(stamps[segment.start : segment.stop].mean() - (segment.stop - segment.start - 1) / 2 / exact_hz)
+        for segment in timing.segments
+    ]
+    scale = exact_hz / sfreq_hz
+    segments = [
+        Segment(segment.start, segment.stop, round((at_s - begin_s[0]) * scale, 6))
+        for segment, at_s in zip(timing.segments, begin_s)
+    ]
+    return sfreq_hz, segments, lambda time_s: round((time_s - begin_s[0]) * scale, 6)
+
+
+def _start(header: Any) -> datetime | None:
+    """When the recorder began, on its own clock."""
+    try:
+        return datetime.fromisoformat(_first((header or {}).get("info"), "datetime").strip()).replace(tzinfo=None)
+    except (AttributeError, ValueError):
+        return None
