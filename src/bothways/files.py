@@ -150,8 +150,9 @@ def check_output(out: Path, *, overwrite: bool = False, inputs: Iterable[str | P
 def hidden_beside(path: Path, ending: str) -> Path:
     """Returns a hidden name in the same folder; of a name so long that nothing fits behind it, a part and a hash."""
     name = path.name
-    if len(os.fsencode(name)) > 200:
-        name = f"{name[:40]}-{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}"
+    encoded = name.encode("utf-8", "surrogateescape")
+    if len(encoded) > 200:
+        name = f"{name[:40]}-{hashlib.sha256(encoded).hexdigest()[:16]}"
     return path.with_name(f".{name}.{ending}")
 
 

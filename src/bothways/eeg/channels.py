@@ -147,8 +147,9 @@ def _split(text: str) -> tuple[str, str]:
     """Takes `Fp1-F7`, `C3:A2`, `Cz Ref`, `C4M1` apart into electrode and what follows."""
     first, *rest = re.split(r"\s*[-–:/_]\s*|\s+", text, maxsplit=1)
     if rest:
-        # readers number channels of one name: `T8-P8-0` is `T8-P8`
-        return first, re.sub(r"-\d+$", "", rest[0]) if scalp_name(first) else rest[0]
+        # readers and people number channels of one name: `T8-P8-0`, `T8-P8_2`, `T8-P8 (2)`, `T8-P8#2` are `T8-P8`
+        without = re.sub(r"\s*[-_.:# ]?\(?\d+\)?$", "", rest[0]) if scalp_name(rest[0]) is None else ""
+        return first, without if scalp_name(first) and scalp_name(without) else rest[0]
     if scalp_name(first) is None:
         for cut in range(2, len(first) - 1):
             if _REFERENCE_SUFFIX.fullmatch(first[cut:]) and scalp_name(first[:cut]):

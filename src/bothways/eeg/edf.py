@@ -177,7 +177,7 @@ def open_edf(path: Path) -> EdfFile:
     if len(rows) < 256 * n_signals:
         _incomplete(path, size, 256 * (1 + n_signals), n_signals)
     header_bytes = _whole(fixed[184:192])
-    n_declared = _whole(fixed[236:244])
+    n_declared = _whole(fixed[236:244]) if fixed[236:244].strip(b" \0") else -1
     record_s = _number(fixed[244:252])
     if n_declared is None or record_s is None or record_s < 0:
         raise UserError(
@@ -198,7 +198,7 @@ def open_edf(path: Path) -> EdfFile:
         raise UserError(f"{path}: expected samples in each record, the EDF header states none; nothing to read")
     n_records, rest = divmod(max(size - 256 * (1 + n_signals), 0), record_bytes)
     if n_declared == -1:
-        notes.append(("record_count", f"record count is -1 (not closed by the recorder); {n_records} from the size"))
+        notes.append(("record_count", f"no record count (not closed by the recorder); {n_records} from the size"))
     elif n_records != n_declared:
         notes.append(
             ("truncated" if n_records < n_declared else "record_count",

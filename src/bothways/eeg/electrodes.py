@@ -96,15 +96,17 @@ class Comparison:
         """Compares the channels that came."""
         n = len(self.kept)
         largest = np.full((len(self.which), n), np.nan)
-        same = np.full((n, n), bool(len(self.which)) and n > 1)
+        same, compared = np.ones((n, n), bool), np.zeros((n, n), bool)
         for w in range(len(self.which)):
             spectra = self.kept[:, w].view(np.float32)
             there = spectra.any(1)
+            r = np.abs(spectra @ spectra.T)
+            np.fill_diagonal(r, 0)
             if there.sum() > 1:
-                r = np.abs(spectra @ spectra.T)
-                np.fill_diagonal(r, 0)
                 largest[w, there] = r.max(1)[there]
-                same &= r >= COPY
+            both = np.outer(there, there)
+            same &= np.where(both, r >= COPY, there[:, None] == there)
+            compared |= both
         correlation = [_median(column) for column in largest.T]
         usual = _median(np.array([np.nan if r is None else r for r in correlation]))
         reasons: list[list[str]] = [[] for _ in range(n)]
@@ -117,7 +119,7 @@ class Comparison:
             low = (largest < ALONE) & (typical >= TOGETHER)
             # a clenched jaw does it to a good electrode for a while: what counts is that it lasts
             alone = [_lasting(self.which, column, self.every) for column in low.T]
-        earlier = [np.flatnonzero(same[later, :later]) for later in range(n)]
+        earlier = [np.flatnonzero((same & compared)[later, :later]) for later in range(n)]
         copies = [(later, int(first[0])) for later, first in enumerate(earlier) if len(first)]
         return Compared([None if r is None else round(r, 4) for r in correlation], reasons, alone, copies)
 

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float32, Float64
 from scipy import fft
 
 from bothways.config import SignalConfig
-from bothways.eeg.quality import HALO_S, flat_samples, median
+from bothways.eeg.quality import HALO_S, flat_samples, jumped_samples, median, without
 from bothways.eeg.recording import Event, LazyRows, Note, Recording, Segment, held_or_lazy
 
 NOTCH_ROOM_HZ = 1.0
@@ -120,10 +120,11 @@ def _filtered(
     n_out: int,
 ) -> Float32[np.ndarray, "c n_out"]:
     """Filters some channels of one segment and changes their rate; several at once, for the transform's sake."""
-    holes = [np.isnan(row) | flat_samples(row, sfreq_hz) for row in data_uv]
+    rows = [without(row, jumped_samples(row, sfreq_hz)) for row in data_uv]
+    holes = [np.isnan(row) | flat_samples(row, sfreq_hz) for row in rows]
     reach = len(_kernel(sfreq_hz, band_hz, signal.notch_hz, signal.sfreq_hz)) // 2
     n_fft, n_back = _lengths(data_uv.shape[1] + 2 * reach, ratio)
-    padded = np.stack([_extended(_bridged(row, hole), reach, n_fft) for row, hole in zip(data_uv, holes)])
+    padded = np.stack([_extended(_bridged(row, hole), reach, n_fft) for row, hole in zip(rows, holes)])
     spectrum = fft.rfft(padded, overwrite_x=True)
     response = _response(sfreq_hz, band_hz, signal.notch_hz, signal.sfreq_hz, n_fft)
     kept = min(len(response), n_back // 2 + 1)
@@ -144,9 +145,8 @@ def _bridged(data_uv: Float32[np.ndarray, " T"], hole: Bool[np.ndarray, " T"]) -
     if hole.all():
         return np.zeros_like(data_uv)
     filled, missing = data_uv.copy(), np.flatnonzero(hole)
-    beside = missing[:, None] + (-1, 1)
-    beside = np.unique(beside[(beside >= 0) & (beside < len(hole))])
-    beside = beside[~hole[beside]]
+    edges = np.flatnonzero(hole[1:] != hole[:-1])
+    beside = np.unique(np.where(hole[edges], edges + 1, edges))
     filled[missing] = np.interp(missing, beside, data_uv[beside])
     return filled
 

@@ -21,6 +21,10 @@ USUAL_UV = (1.0, 200.0)
 """Where the median channel of a good recording lies; a unit slip is a thousand times outside."""
 FLAT_S = 0.5
 """A value that does not change for as long as this is no signal."""
+JUMP_UV, JUMP_SHARE, JUMP_S = 1000.0, 50.0, 0.25
+"""No head jumps from one sample to the next by more than the first, and by more than the second times what is usual in
+the channel, and back within the third, and does no more for as long: that is a recorder's sign for missing data, or a
+pulse."""
 HALO_S = 0.05
 """Taken as missing on both sides of missing data: there the low-pass still sees what was filled in."""
 MAX_FLAT, MAX_MISSING, MAX_CLIPPED = 0.5, 0.5, 0.05
@@ -79,14 +83,18 @@ def assess(recording: Recording) -> tuple[dict[str, dict[str, Any]], list[str], 
     comparison = Comparison(len(recording.ch_names), grid.stretches, recording.sfreq_hz)
     quality: dict[str, dict[str, Any]] = {}
     wrong: list[list[str]] = []
-    missing = 0
+    missing, jumps = 0, dict[str, int]()
     for name, data_uv in zip(recording.ch_names, recording.data_uv):
         nan = np.isnan(data_uv)
+        missing += int(np.count_nonzero(nan))
+        if len(jumped := jumped_samples(data_uv, recording.sfreq_hz)):
+            jumps[name] = len(jumped)
+            data_uv = without(data_uv, jumped)
+            nan = np.isnan(data_uv)
         row = Row(data_uv, nan, flat_samples(data_uv, recording.sfreq_hz), clipped_samples(data_uv))
         quality[name], of_stretches = _measure(row, grid, recording.sfreq_hz)
         quality[name]["bad"] += [MARKED] if name in recording.marked_bad else []
         wrong.append(of_stretches)
-        missing += int(np.count_nonzero(nan))
         comparison.add(data_uv, nan | row.still)
     found = comparison.result()
     for index, (measured, of_stretches) in enumerate(zip(quality.values(), wrong)):
@@ -105,6 +113,10 @@ def assess(recording: Recording) -> tuple[dict[str, dict[str, Any]], list[str], 
     bad = [name for name, measured in quality.items() if measured["bad"]]
     copies = [(recording.ch_names[later], recording.ch_names[first]) for later, first in found.copies]
     notes = _notes(quality, bad, missing, copies)
+    if jumps:
+        counts = listed([f"{name} {n}" for name, n in jumps.items()])
+        text = f"samples between a jump of over {JUMP_UV:g} uV and the jump back are taken as missing: {counts}"
+        notes.append(Note("jumps", text))
     if labels := Counter(event.label for event in recording.events if event.duration_s and is_bad(event)):
         kinds = listed([f"{label} ({n})" for label, n in labels.items()])
         hidden_s = max(map(_n_covered, marked.values())) / recording.sfreq_hz
@@ -304,6 +316,31 @@ def flat_samples(data_uv: Float32[np.ndarray, " T"], sfreq_hz: float) -> Bool[np
     for index in np.flatnonzero(np.diff(edges) >= shortest):
         flat[edges[index] : edges[index + 1]] = True
     return flat & ~np.isnan(data_uv)
+
+
+def jumped_samples(data_uv: Float32[np.ndarray, " T"], sfreq_hz: float) -> Int[np.ndarray, " n"]:
+    """Returns which samples lie between a jump and the jump back, see `JUMP_UV`: -9999 for what was lost, a pulse."""
+    if len(data_uv) < 3 or not np.fmax.reduce(data_uv) - np.fmin.reduce(data_uv) >= JUMP_UV:
+        return np.zeros(0, np.int64)
+    steps = np.diff(data_uv)
+    size = np.abs(steps)
+    few = size[:: max(len(size) // 8192, 1)]
+    usual = 1.4826 * np.median(few[~np.isnan(few)]) if not np.isnan(few).all() else 0.0
+    at = np.flatnonzero(size > max(JUMP_UV, JUMP_SHARE * usual))
+    # two, alone for a while: where there are more, the signal is large, and judged as that
+    apart = np.diff(at, prepend=-len(size), append=2 * len(size)) > JUMP_S * sfreq_hz
+    pairs = apart[:-2] & ~apart[1:-1] & apart[2:]
+    pairs &= steps[at[:-1]] * steps[at[1:]] < 0
+    pieces = [np.arange(at[first] + 1, at[first + 1] + 1) for first in np.flatnonzero(pairs)]
+    return np.concatenate([np.zeros(0, np.int64), *pieces])
+
+
+def without(data_uv: Float32[np.ndarray, " T"], samples: Int[np.ndarray, " n"]) -> Float32[np.ndarray, " T"]:
+    """Returns a channel in which some samples are missing."""
+    if len(samples):
+        data_uv = data_uv.copy()
+        data_uv[samples] = np.nan
+    return data_uv
 
 
 def clipped_samples(data_uv: Float32[np.ndarray, " T"]) -> Bool[np.ndarray, " T"]:
