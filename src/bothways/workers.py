@@ -91,19 +91,23 @@ def in_processes(function: Callable[[Any], Any], tasks: Iterable[Any], n: int) -
             worker.end(kill=True)
 
 
+def python(code: str, *arguments: str) -> tuple[list[str], dict[str, str]]:
+    """The command that runs `code`, and its environment: it finds the modules that this process finds, no others."""
+    path = os.pathsep.join(filter(None, sys.path))  # without -P the current folder would come before all of it
+    environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    return [sys.executable, "-P", "-W", "ignore", "-c", code, *arguments], environment
+
+
 class _Worker:
     """A process that calls one function with what it is sent."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.connection, theirs = Pipe()
-        path = os.pathsep.join(filter(None, sys.path))
+        command, environment = python("from bothways.workers import serve; serve()", str(theirs.fileno()))
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-W", "ignore", "-c", "from bothways.workers import serve; serve()",
-                 str(theirs.fileno())],
-                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
-                env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-            )  # fmt: skip
+                command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+            )
         except OSError as problem:
             raise UserError(f"no process can be started ({problem.strerror}); use fewer --workers") from None
         finally:

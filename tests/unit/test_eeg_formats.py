@@ -2,17 +2,20 @@
 
 import gc
 import shutil
+import subprocess
 import sys
 from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
+from test_workers import running, until
 
 import vendor_files as write
 from bothways.eeg import companions, read_recording, scan
 from bothways.eeg.source import source_files, source_hash
 from bothways.errors import UserError
+from bothways.workers import python
 from recordings import noise_uv, write_brainvision
 from xdf import Stream, write_xdf
 
@@ -266,6 +269,39 @@ def test_an_ant_file_is_tried_in_another_process(tmp_path, monkeypatch, trial, w
     monkeypatch.setattr(companions, "_TRIAL", trial)
     monkeypatch.setattr(companions, "TRIAL_S", 0.4 if "after" in why else 9.0)
     assert refused(path) == f"expected an ANT file, but {why}; check that it was copied whole"
+
+
+def test_a_trial_of_an_ant_file_ends_by_itself(tmp_path):
+    """The process that tries it ends in time though its own parent is killed, as a worker may be."""
+    pid = tmp_path / "pid"
+    sleeps = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    (tmp_path / "a.cnt").write_bytes(b"")
+    command, environment = python(
+        f"from pathlib import Path; from bothways.eeg import companions as c; c._TRIAL = {sleeps!r}; c.TRIAL_S = 3.0; "
+        f"c._try_ant(Path({str(tmp_path / 'a.cnt')!r}))"
+    )
+    worker = subprocess.Popen(command, env=environment)
+    until(lambda: pid.exists() and pid.read_text())
+    worker.kill()
+    worker.wait()
+    assert running(int(pid.read_text()))
+    until(lambda: not running(int(pid.read_text())), 20)
+
+
+def test_a_trial_of_an_ant_file_imports_nothing_from_the_current_folder(tmp_path, monkeypatch):
+    path = make(tmp_path, "ant")
+    (tmp_path / "random.py").write_text("raise ImportError")
+    (tmp_path / "antio.py").write_text("raise ImportError")
+    monkeypatch.chdir(tmp_path)
+    assert read_recording(path).data_uv.shape == (4, 1600)
+
+
+@pytest.mark.parametrize("version", [3, 5, 7])
+def test_epochs_of_egi_are_told_from_a_cut_file(tmp_path, version):
+    path = make(tmp_path, "egi raw")
+    content = path.read_bytes()
+    path.write_bytes(content[:3] + bytes([version]) + content[4:1000])
+    assert "Only continuous files are supported" in refused(path)
 
 
 def test_an_ant_file_without_its_description_is_refused(tmp_path):

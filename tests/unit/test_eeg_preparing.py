@@ -408,6 +408,20 @@ def test_a_process_that_is_killed_takes_its_own_recording_only(
     assert first["reason"].startswith(f"{data / 'sub-2_rest.edf'}: the process that worked on it ended (killed by SIGK")
 
 
+@pytest.mark.parametrize(
+    ("how", "what"), [("killed by SIGKILL", "for want of memory"), ("status 1", "run with --workers 1 to see why")]
+)
+def test_only_what_was_killed_is_said_to_want_memory(
+    data: Path, monkeypatch: pytest.MonkeyPatch, how: str, what: str
+) -> None:
+    task = preparing.Task(0, preparing.scan([data])[0], data, SignalConfig(), None)
+    monkeypatch.setattr(preparing, "_finished", lambda *_: (pair for pair in [(task, preparing.Lost(how))]))
+    (result,) = preparing._work([task], 2, None)
+    assert f"ended ({how})" in result.skipped
+    assert what in result.skipped
+    assert ("memory" in result.skipped) == ("SIGKILL" in how)
+
+
 def test_processes_are_started_where_they_pay_off(
     example_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

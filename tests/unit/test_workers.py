@@ -109,6 +109,12 @@ def test_a_script_is_not_run_again_by_its_processes(tmp_path: Path) -> None:
     assert done.stdout == "once\n[(1, -1), (2, -2)]\n"
 
 
+def test_processes_import_nothing_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "random.py").write_text("raise ImportError")
+    monkeypatch.chdir(tmp_path)
+    assert dict(in_processes(work, ["a", "b"], 2)) == {"a": "A", "b": "B"}
+
+
 def test_dask_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(UserError, match=r"install it with `pip install bothways\[dask\]`"):

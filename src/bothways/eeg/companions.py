@@ -2,12 +2,13 @@
 
 import importlib.util
 import io
+import signal
 import struct
 import subprocess
-import sys
 from pathlib import Path
 
 from bothways.errors import UserError
+from bothways.workers import python
 
 _WHOLES = {
     ".eeg": (".vhdr", ".ahdr"), ".vmrk": (".vhdr", ".ahdr"), ".amrk": (".ahdr",), ".fdt": (".set",), ".dat": (".lay",),
@@ -57,15 +58,16 @@ def check_egi(path: Path) -> None:
         head = file.read(36)
     if len(head) == 36:
         n_channels, n_samples, n_events = struct.unpack(">22xh6xih", head)
-        width = {2: 2, 4: 4, 6: 8}.get(head[3] & 6, 0)
-        if path.stat().st_size < 36 + 4 * n_events + n_samples * (n_channels + n_events) * width:
+        width = {2: 2, 4: 4, 6: 8}.get(head[3] & 7, 0)  # versions 3, 5, 7 are of epochs, with another header
+        if width and path.stat().st_size < 36 + 4 * n_events + n_samples * (n_channels + n_events) * width:
             why = f"expected {n_samples} samples of {n_channels} channels, it holds fewer"
             raise UserError(f"{path}: {why}; check that it was copied whole")
 
 
 TRIAL_S = 9.0
+_LIMIT = "import signal, sys; signal.setitimer(signal.ITIMER_REAL, float(sys.argv[2]))\n"
+"""So the trial ends by itself, also when the process that started it has been killed."""
 _TRIAL = """
-import sys
 from antio import read_cnt
 from antio.parser import read_info, read_triggers
 cnt = read_cnt(sys.argv[1])
@@ -92,12 +94,11 @@ def check_ant(path: Path) -> None:
 
 def _try_ant(path: Path) -> None:
     longest_s = TRIAL_S + path.stat().st_size / 2**20
-    try:
-        tried = subprocess.run(
-            [sys.executable, "-c", _TRIAL, str(path)], capture_output=True, timeout=longest_s, check=False
-        )
-        why = "" if tried.returncode == 0 else "its maker's library fails on it"
-    except subprocess.TimeoutExpired:
-        why = f"its maker's library was not done with it after {longest_s:.0f} s"
-    if why:
+    command, environment = python(_LIMIT + _TRIAL, str(path), str(longest_s))
+    status = subprocess.run(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
+    ).returncode
+    if status:
+        late = f"was not done with it after {longest_s:.0f} s"
+        why = f"its maker's library {late if status == -signal.SIGALRM else 'fails on it'}"
         raise UserError(f"{path}: expected an ANT file, but {why}; check that it was copied whole")

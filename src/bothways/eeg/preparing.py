@@ -234,10 +234,11 @@ def _work(tasks: Sequence[Task], n_workers: int, dask: str | None) -> list[Resul
     with closing(finished), progress("prepare", len(tasks), "recordings") as meter:
         for task, result in finished:
             if isinstance(result, Lost):
-                reason = (
-                    f"{task.one.path}: the process that worked on it ended ({result.why}), as it does for want of "
-                    "memory; use fewer --workers, or leave the file out"
-                )
+                what = f"{task.one.path}: the process that worked on it ended ({result.why})"
+                if "SIGKILL" in result.why:
+                    reason = f"{what}, as it does for want of memory; use fewer --workers, or leave the file out"
+                else:
+                    reason = f"{what}; run with --workers 1 to see why, or leave the file out"
                 result = Result(skipped=shown(reason))
             results[task.index] = result
             meter.advance(note=task.one.file)
