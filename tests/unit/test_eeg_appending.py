@@ -8,7 +8,7 @@ import pytest
 from bothways import run
 from bothways.config import SignalConfig
 from bothways.eeg import Store, prepare
-from bothways.errors import UserError
+from bothways.errors import BothwaysWarning, UserError
 from recordings import NAMES, noise_uv, write_edf, write_five
 from stores import content, names
 
@@ -65,7 +65,7 @@ def test_append_refuses_what_does_not_fit(halves: list[Path], tmp_path: Path) ->
     with pytest.raises(UserError, match=r"other settings \(notch_hz: 60\.0, the store 50\.0\)"):
         prepare(halves[1:], out, SignalConfig(notch_hz=60), append=True)
     write_edf(halves[1] / "sub-1_rest.edf", noise_uv(seed=7), NAMES)
-    with pytest.raises(UserError, match=r"sub-1_rest\.edf: the store has a recording of this name from another source"):
+    with pytest.raises(UserError, match=r"sub-1_rest\.edf: the store has another recording of this name"):
         prepare(halves[1:], out, append=True)
     (halves[1] / "sub-1_rest.edf").unlink()
     for path in halves[1].glob("sub-[35]*"):
@@ -110,3 +110,31 @@ def test_appending_keeps_the_baseline(halves: list[Path], tmp_path: Path) -> Non
     run.prepare(halves[1:], tmp_path / "store", append=True)
     again = Store.open(tmp_path / "store").head
     assert (again["baseline"], again["settings"]) == (head["baseline"], head["settings"])
+
+
+def test_a_folder_above_adds_what_is_new_and_nothing_twice(tmp_path: Path) -> None:
+    for index, folder in enumerate("AB"):
+        write_edf(tmp_path / "two" / folder / "sub-01_rest.edf", noise_uv(seed=index), NAMES)
+    run.prepare([tmp_path / "two" / "A"], tmp_path / "store")
+    with pytest.raises(UserError, match="give the folder above, so that their names differ"):
+        run.prepare([tmp_path / "two" / "B"], tmp_path / "store", append=True)
+    with pytest.warns(BothwaysWarning, match="A/sub-01_rest.edf: is in the store already, as sub-01_rest.edf"):
+        result = run.prepare([tmp_path / "two"], tmp_path / "store", append=True)
+    assert (result["recordings"], result["already_there"], result["added"]) == (2, 1, 1)
+    assert [r.file for r in Store.open(tmp_path / "store").recordings] == ["sub-01_rest.edf", "B/sub-01_rest.edf"]
+
+
+def test_appending_tells_of_what_is_new_alone(tmp_path: Path) -> None:
+    write_edf(tmp_path / "one" / "sub-1.edf", noise_uv(), NAMES)
+    (tmp_path / "one" / "sub-2.edf").write_bytes(b"no EDF")
+    write_edf(tmp_path / "more" / "sub-3.edf", noise_uv(seed=1), NAMES)
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "sub-4.edf").write_bytes(b"no EDF")
+    assert [one["file"] for one in run.prepare([tmp_path / "one"], tmp_path / "store")["skipped"]] == ["sub-2.edf"]
+    added = run.prepare([tmp_path / "more"], tmp_path / "store", append=True)
+    assert added["skipped"] == []
+    assert [one["file"] for one in Store.open(tmp_path / "store").head["skipped"]] == ["sub-2.edf"]
+    with pytest.raises(
+        UserError, match=r"none of 1 new recordings can be used: .*; the 2 of the store stay as they are$"
+    ):
+        run.prepare([tmp_path / "bad"], tmp_path / "store", append=True)

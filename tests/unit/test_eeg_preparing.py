@@ -294,7 +294,7 @@ def test_recordings_in_memory(data: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert prepare(given(), out, overwrite=True).made["reused"] == 1
     assert run.prepare(given(), out, append=True)["already_there"] == 4
     signals[2] = signals[2] * 2
-    with pytest.raises(UserError, match="sub-2: the store has a recording of this name from another source"):
+    with pytest.raises(UserError, match="sub-2: the store has another recording of this name"):
         prepare(given(), out, append=True)
 
 

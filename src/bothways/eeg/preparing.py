@@ -105,7 +105,7 @@ def prepare(
 
     Returns:
         The store; its `made` says how many recordings were `already_there`, how many were `added`, and of these how
-        many `reused` of a stopped call.
+        many `reused` of a stopped call, its `tried` which files were not there already.
 
     Raises:
         UserError: nothing is found or usable; `out` cannot be written, exists, or is being written; appending, `out` is
@@ -145,7 +145,7 @@ def prepare(
             if finished:
                 again += f", it goes on after the {finished} recordings that are finished (in {work})"
             else:
-                shutil.rmtree(work, ignore_errors=True)
+                _remove(work)
             if isinstance(problem, KeyboardInterrupt):
                 raise type(problem)(f"{out}: {again}") from None
             if isinstance(problem, ConnectionError):  # on_cluster's
@@ -155,19 +155,25 @@ def prepare(
                 why = problem.strerror or str(problem)
                 raise UserError(f"{out}: cannot be written: {why}; {mend} and {again}") from None
             raise
-        # The lock goes last: who takes the next one must not lose files to this.
-        shutil.rmtree(done, ignore_errors=True)
-        (work / "settings.json").unlink(missing_ok=True)
-        (work / "lock").unlink(missing_ok=True)
-        with suppress(OSError):
-            work.rmdir()
+        _remove(work)
     store = Store.open(out)
     store.made = {
         "reused": sum(r.reused for r in results),
         "already_there": len(found) - len(new),
         "added": sum(not r.skipped for r in results),
     }
+    store.tried = [one.file for one in new]
     return store
+
+
+def _remove(work: Path) -> None:
+    """Removes a work folder, the lock last: who takes the next one must not lose files to this."""
+    shutil.rmtree(work / "done", ignore_errors=True)
+    shutil.rmtree(work / "store", ignore_errors=True)
+    (work / "settings.json").unlink(missing_ok=True)
+    (work / "lock").unlink(missing_ok=True)
+    with suppress(OSError):
+        work.rmdir()
 
 
 def _appended_to(out: Path, signal: SignalConfig, settings: dict[str, str | None]) -> Store:
@@ -183,19 +189,28 @@ def _appended_to(out: Path, signal: SignalConfig, settings: dict[str, str | None
 
 
 def _not_in(old: Store, found: Sequence[Found]) -> list[Found]:
-    """Returns the recordings that the store lacks; one that has changed since is refused."""
+    """Returns the recordings that the store lacks, by whatever folder's name; one that has changed since is refused."""
     sources = {recording.file: recording.source for recording in old.recordings}
+    names = {Path(file).name for file in sources}
+    same = {(recording.source, recording.subject): recording.file for recording in old.recordings}
+    new = []
     for one in found:
-        if one.file not in sources:
+        if Path(one.file).name not in names:  # spares reading it twice
+            new.append(one)
             continue
         with reading(one.path):
             source = _source(one)
-        if sources[one.file] != source:
+        if sources.get(one.file, source) != source:
             raise UserError(
-                f"{one.file}: the store has a recording of this name from another source (the file has changed, or "
-                "lies in another folder); prepare the store anew, or give the folder above"
+                f"{one.file}: the store has another recording of this name (the file has changed, or lies in another "
+                "folder); prepare the store anew, or give the folder above, so that their names differ"
             )
-    return [one for one in found if one.file not in sources]
+        there = same.get((source, one.subject))
+        if there is None:
+            new.append(one)
+        elif there != one.file:
+            warnings.warn(f"{one.file}: is in the store already, as {there}", BothwaysWarning, stacklevel=3)
+    return new
 
 
 def _set_up(work: Path, settings: dict[str, Any]) -> None:
@@ -403,13 +418,14 @@ def _put_together(
     skipped = {one.file: result.skipped for one, result in zip(new, results) if result.skipped}
     if len(skipped) == len(new) and skipped:
         reasons = "; ".join(list(skipped.values())[:3])
-        raise UserError(f"none of {len(new)} recordings can be used: {reasons}")
+        there = f"; the {len(old.recordings)} of the store stay as they are" if old is not None else ""
+        raise UserError(f"none of {len(new)} {'new ' * bool(there)}recordings can be used: {reasons}{there}")
     head: dict[str, Any] = {"settings": dict(zip(("subject_from", "unit"), settings)), "baseline": [], "skipped": []}
     passed = {one.file: asdict(one) for one in left_out}
     if old is not None:
         now = {one.file for one in new}
         skipped = {s["file"]: s["reason"] for s in old.head["skipped"] if s["file"] not in now} | skipped
-        passed = {one["file"]: one for one in old.head.get("left_out", [])} | passed
+        passed = {one["file"]: one for one in old.head.get("left_out", []) if one["file"] not in now} | passed
         head["baseline"] = list(old.head["baseline"])
     head["baseline"] += [dict(row) for row in baseline if dict(row) not in head["baseline"]]
     write_json(

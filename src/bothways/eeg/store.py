@@ -128,6 +128,7 @@ class Store:
         head: `store.json` as it stands, with `totals` and `skipped`.
         made: of a store that `prepare` returns, how many recordings were `already_there` or `added`, and of those
             `reused`.
+        tried: of a store that `prepare` returns, the files that were not there already.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class Store:
     ) -> None:
         self.path, self.head, self.signal, self.recordings = path, head, signal, recordings
         self.made: dict[str, int] = {}
+        self.tried: list[str] = []
         self._open: OrderedDict[int, Int16[np.ndarray, "C T"]] = OrderedDict()
 
     @classmethod

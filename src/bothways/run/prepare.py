@@ -44,10 +44,9 @@ def prepare(
         dask: address of a Dask cluster that does the work instead, e.g. `tcp://host:8786`.
 
     Returns:
-        `store`, `recordings`, `subjects`, `duration_s`, `skipped` (file, reason), `left_out` (file, code, reason: what
-        the folders hold besides), `notes` (code -> files), `reused`
-        (how many recordings a stopped call had finished), `already_there` (how many were in the store appended to),
-        `added`.
+        `store`, `recordings`, `subjects`, `duration_s`, `skipped` (of this call: file, reason), `left_out` (file, code,
+        reason: what the folders hold besides), `notes` (of this call: code -> files), `reused` (how many recordings a
+        stopped call had finished), `already_there` (how many were in the store appended to), `added`.
 
     Raises:
         UserError: nothing usable, a bad baseline file, `out` cannot be written, or, appending, does not fit.
@@ -67,10 +66,12 @@ def prepare(
         workers=workers, dask=dask,
     )  # fmt: skip
     notes: dict[str, list[str]] = {}
+    tried = set(store.tried)
     for recording in store.recordings:
-        for note in recording.notes:
+        for note in recording.notes if recording.file in tried else ():
             notes.setdefault(note.code, []).append(f"{recording.file}: {note.message}")
-    done = {name: store.head[name] for name in ("skipped", "left_out")} | {"notes": notes, **store.made}
+    skipped = [one for one in store.head["skipped"] if one["file"] in tried]
+    done = {"skipped": skipped, "left_out": store.head["left_out"], "notes": notes, **store.made}
     return {"store": str(store.path), **store.head["totals"], **done}
 
 
