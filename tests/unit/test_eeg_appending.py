@@ -70,7 +70,7 @@ def test_append_refuses_what_does_not_fit(halves: list[Path], tmp_path: Path) ->
     (halves[1] / "sub-1_rest.edf").unlink()
     for path in halves[1].glob("sub-[35]*"):
         path.unlink()
-    with pytest.raises(UserError, match="none of 1 recordings can be used"):
+    with pytest.raises(UserError, match="none of 1 new recordings can be used"):
         prepare(halves[1:], out, append=True)
     with pytest.raises(UserError, match="choose one"):
         prepare(halves, out, append=True, overwrite=True)

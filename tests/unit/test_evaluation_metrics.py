@@ -46,7 +46,8 @@ def test_undefined_numbers_are_none_and_everything_is_json() -> None:
     result = classification_metrics(np.array([0, 0]), scores, BINARY, ["s1", "s2"])
     assert result["auroc"] is None
     assert result["kappa"] is None
-    assert result["balanced_accuracy"] == 1.0
+    assert result["balanced_accuracy"] is result["interval"] is None
+    assert result["accuracy"] == 1.0
     json.dumps(result, allow_nan=False)
 
 

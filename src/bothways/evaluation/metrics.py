@@ -33,7 +33,7 @@ def classification_metrics(
 
     Returns:
         `n`, `classes`, `support` (class -> windows), `accuracy`, `balanced_accuracy` (mean recall of the classes
-        that occur), `macro_f1` (over classes that occur or are predicted), `kappa`, `auroc` (k > 2: one against the
+        that occur; None where there is one alone), `macro_f1` (over classes that occur or are predicted), `kappa`, `auroc` (k > 2: one against the
         rest, mean), `confusion` [k k] (row = truth), `n_subjects`, `subjects` (name -> `n`, `accuracy`), and
         `interval`: `low` and `high` of the 95 % interval of the balanced accuracy when subjects are drawn anew.
 
@@ -50,13 +50,14 @@ def classification_metrics(
     counts = np.bincount((owner * k + labels) * k + predicted, minlength=len(names) * k * k)
     per_subject = counts.reshape(len(names), k, k)
     confusion = per_subject.sum(0)
+    told_apart = np.count_nonzero(confusion.sum(1)) > 1  # where all windows are of one class, a constant is perfect
 
     result: dict[str, Any] = {
         "n": len(labels),
         "classes": list(classes),
         "support": dict(zip(classes, confusion.sum(1).tolist())),
         "accuracy": float(np.trace(confusion) / len(labels)),
-        "balanced_accuracy": float(_balanced_accuracy(confusion[None])[0]),
+        "balanced_accuracy": float(_balanced_accuracy(confusion[None])[0]) if told_apart else None,
         "macro_f1": _macro_f1(confusion),
         "kappa": _kappa(confusion),
         "auroc": _auroc(labels, scores),
@@ -72,7 +73,7 @@ def classification_metrics(
         result["subjects"] = {
             str(name): {"n": int(n), "accuracy": float(right / n)} for name, n, right in zip(names, n_windows, correct)
         }
-        if len(names) > 1:
+        if len(names) > 1 and told_apart:
             result["interval"] = _interval(per_subject, seed, n_bootstrap)
     return result
 
