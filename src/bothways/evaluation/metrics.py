@@ -33,9 +33,10 @@ def classification_metrics(
 
     Returns:
         `n`, `classes`, `support` (class -> windows), `accuracy`, `balanced_accuracy` (mean recall of the classes
-        that occur; None where there is one alone), `macro_f1` (over classes that occur or are predicted), `kappa`, `auroc` (k > 2: one against the
-        rest, mean), `confusion` [k k] (row = truth), `n_subjects`, `subjects` (name -> `n`, `accuracy`), and
-        `interval`: `low` and `high` of the 95 % interval of the balanced accuracy when subjects are drawn anew.
+        that occur; None where there is one alone), `macro_f1` (over classes that occur or are predicted), `kappa`,
+        `auroc` (k > 2: one against the rest, mean), `confusion` [k k] (row = truth), `n_subjects`, `subjects` (name ->
+        `n`, `accuracy`), and `interval`: `low` and `high` of the 95 % interval of the balanced accuracy when subjects
+        are drawn anew.
 
     Raises:
         UserError: no window.

@@ -84,7 +84,9 @@ def predict(
             baseline=rows,
         )
         sources = Sources(store, model.config.patches)
-        names = {one.file for one in wanted}
+        # A calibration beside them may make a longer name of one.
+        places = {one.path.resolve() for one in wanted}
+        names = {one.file for one in eeg.scan([*files, *extra], subject_from) if one.path.resolve() in places}
         done: list[dict[str, Any]] = []
         skipped = [entry for entry in store.head["skipped"] if entry["file"] in names]
         with progress("predict", len(names), "recordings") as meter:
