@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from bothways.eeg import LeftOut, check, prepare, scan
-from bothways.eeg.scan import by_ending, ends_with, read_table
+from bothways.eeg.scan import as_paths, by_ending, ends_with, read_table
 from bothways.errors import UserError, plain_words
 from recordings import noise_uv, write_edf
 
@@ -154,7 +154,7 @@ def test_of_a_bids_dataset_the_raw_data_are_taken_and_what_is_left_out_is_said(t
 
 def test_equal_names_in_two_folders_stay_apart(tmp_path):
     touch(tmp_path / "a" / "one.edf", tmp_path / "b" / "one.edf")
-    assert [one.file for one in scan([tmp_path / "a", tmp_path / "b"])] == ["one.edf", "b/one.edf"]
+    assert [one.file for one in scan([tmp_path / "a", tmp_path / "b"])] == ["a/one.edf", "b/one.edf"]
     assert [one.file for one in scan([tmp_path / "a", tmp_path / "a" / "one.edf"])] == ["one.edf"]
 
 
@@ -215,7 +215,7 @@ def test_names_that_are_not_utf8_are_shown_with_replacements(tmp_path):
         write_edf(path, noise_uv(seed=number), ["Fp1", "Fp2", "C3", "C4"])
     (tmp_path / "data" / os.fsdecode(b"no\xff.edf")).write_bytes(b"no")
     found = scan([tmp_path / "data"])
-    assert [one.file for one in found] == ["bad\ufffd.edf", "data/bad\ufffd.edf", "esc\ufffd[31m\ufffd.edf",
+    assert [one.file for one in found] == ["bad\ufffd.edf", "bad\ufffd.edf#2", "esc\ufffd[31m\ufffd.edf",
                                            "no\ufffd.edf", "ğ.edf"]  # fmt: skip
     assert [os.fsencode(one.path.name) for one in found][:2] == [b"bad\xfe.edf", b"bad\xff.edf"]
     assert (found[0].subject, "bad\ufffd" in found[0].note) == ("bad\ufffd", True)
@@ -229,7 +229,7 @@ def test_names_that_are_not_utf8_are_shown_with_replacements(tmp_path):
     files = [one.file for one in scan(same)]
     assert len(set(files)) == 8
     whole = f"{tmp_path.as_posix()[1:]}/a\ufffd/bad\ufffd.edf"
-    assert files[4:6] == [whole, f"{whole}#2"]
+    assert files[:2] == [whole, f"{whole}#2"]
 
 
 @pytest.mark.parametrize(
@@ -257,3 +257,69 @@ def test_paths_that_cannot_be_looked_at(tmp_path, monkeypatch):
     monkeypatch.setattr("pathlib.Path.open", denied)
     (entry,) = check([path])["recordings"]
     assert entry["reason"] == f"{path}: cannot be read: permission is denied"
+
+
+def test_a_person_in_two_folders_is_said(tmp_path):
+    files = [tmp_path / "two" / name / "sub-01_rest.edf" for name in ("A", "B")]
+    for number, file in enumerate(files):
+        write_edf(file, noise_uv(seed=number), ["Fp1", "Fp2", "C3", "C4"])
+    for paths in ([tmp_path / "two"], [file.parent for file in files], files):
+        found = scan(paths)
+        assert [(one.file, one.subject) for one in found] == [("A/sub-01_rest.edf", "01"), ("B/sub-01_rest.edf", "01")]
+        assert found[0].note == (
+            "sub-01 lies in 2 folders, here in A and in B, and is taken as one person; "
+            "if that is wrong, give --subject-from parent or a CSV file,subject"
+        )
+    notes = [[note["code"] for note in entry["notes"]] for entry in check([tmp_path / "two"])["recordings"]]
+    assert notes == [["subject_in_two_folders"]] * 2
+    store = prepare([tmp_path / "two"], tmp_path / "store")
+    assert [note.code for recording in store.recordings for note in recording.notes][::2] == ["subject_in_two_folders"]
+    assert [one.subject for one in scan([tmp_path / "two"], "parent")] == ["A", "B"]
+
+
+def test_one_dataset_is_one_folder_to_its_people(tmp_path):
+    touch(*(tmp_path / name for name in (
+        "sub-1/ses-1/eeg/sub-1_ses-1_eeg.edf", "sub-1/ses-2/eeg/sub-1_ses-2_eeg.edf", "sub-1_more.edf",
+        "ses-3/sub-1_late.edf",
+    )))  # fmt: skip
+    assert {one.note for one in scan([tmp_path])} == {""}
+
+
+def test_equal_names_in_different_folders_are_different_people(tmp_path):
+    touch(
+        *(tmp_path / name for name in ("p1/rest.edf", "p2/rest.edf", "p2/rest.set", "x/p1/task.edf", "y/p1/task.edf"))
+    )
+    found = scan([tmp_path])
+    assert [one.subject for one in found] == ["p1/rest", "p2/rest", "p2/rest", "x/p1/task", "y/p1/task"]
+    assert "'p1/rest' taken as a person of its own" in found[0].note
+    assert [one.subject for one in scan([tmp_path / "p1", tmp_path / "p2" / "rest.set"])] == ["p1/rest", "p2/rest"]
+
+
+def test_a_link_to_what_is_taken_is_left_out_aloud(tmp_path):
+    touch(tmp_path / "a" / "one.edf")
+    (tmp_path / "b.edf").symlink_to(tmp_path / "a" / "one.edf")
+    (tmp_path / "c").symlink_to(tmp_path / "a")
+    left_out: list[LeftOut] = []
+    assert [one.file for one in scan([tmp_path, tmp_path / "a" / "one.edf"], left_out=left_out)] == ["a/one.edf"]
+    assert left_out == [
+        LeftOut("b.edf", "seen_already", "leads to a/one.edf, which is taken"),
+        LeftOut("c/", "seen_already", "leads to a/, which is searched already"),
+    ]
+
+
+def test_a_pipe_is_no_recording(tmp_path):
+    os.mkfifo(tmp_path / "pipe.edf")
+    touch(tmp_path / "a.edf")
+    left_out: list[LeftOut] = []
+    scan([tmp_path], left_out=left_out)
+    assert left_out == [LeftOut("pipe.edf", "no_file", "a pipe or a device, and no file")]
+    with pytest.raises(UserError, match=r"pipe\.edf: expected a file or folder, got a pipe or a device"):
+        scan([tmp_path / "pipe.edf"])
+
+
+def test_one_path_is_a_list_of_one_and_what_is_no_path_is_refused(tmp_path):
+    path = write_edf(tmp_path / "sub-1.edf", noise_uv(), ["Fp1", "Fp2", "C3", "C4"])
+    assert [one.file for one in scan(path)] == [one.file for one in scan(str(path))] == ["sub-1.edf"]
+    for wrong in (5, [5], [noise_uv()]):
+        with pytest.raises(UserError, match="expected paths, or recordings as `from_array` or `from_mne` make them"):
+            as_paths(wrong)

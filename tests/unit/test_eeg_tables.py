@@ -212,7 +212,9 @@ def test_a_scan_takes_recordings_and_leaves_other_tables(tmp_path):
     (tmp_path / "sub-5_rate.json").write_text(json.dumps({"SamplingFrequency": 250}))
     write_csv(tmp_path / "notes.txt", plain())
     (tmp_path / "labels.csv").write_text("file,onset_s,duration_s,label\na.edf,0,1,x\n")
-    (tmp_path / "participants.tsv").write_text("participant_id\tage\tFp1\nsub-1\t30\t1\n")
+    for name in ("participants.tsv", "sub-1_task-rest_channels.tsv", "task-rest_events.tsv"):
+        (tmp_path / name).write_text("name\tFp1\nFp1\t1\n")  # BIDS's own: neither recordings nor left out
+    (tmp_path / "people.tsv").write_text("participant_id\tage\tFp1\nsub-1\t30\t1\n")
     (tmp_path / "powers.csv").write_text("subject,time,Fp1,C3\na,1,2,3\nb,1,2,3\n")
     (tmp_path / "x_electrodes.tsv").write_text("name\tx\ty\tz\nFp1\t1\t2\t3\n")
     (tmp_path / "x_events.tsv").write_text("onset\tduration\ttrial_type\n1\t2\tgo\n")
@@ -226,7 +228,9 @@ def test_a_scan_takes_recordings_and_leaves_other_tables(tmp_path):
     assert left_out == [
         LeftOut("empty.csv", "not_read", "expected a table with a header and a row for each sample, but it is empty"),
         LeftOut("labels.csv", "no_recording", f"{none} file, onset_s, duration_s, label"),
-        LeftOut("participants.tsv", "no_recording", f"{missing}, and not only numbers, in participant_id, age, Fp1"),
+        LeftOut("notes.txt", "text_table", "a .txt is read where it is given by itself; give it, if "
+                "time, Fp1, Fp2, C3, C4 are a recording"),
+        LeftOut("people.tsv", "no_recording", f"{missing}, and not only numbers, in participant_id, age, Fp1"),
         LeftOut("powers.csv", "no_recording", "no samples: times do not rise from row to row in column time"),
         LeftOut("sub-4_norate.csv", "no_rate", f"{missing}; name the time column 'time', or state the rate as "
                 '{"SamplingFrequency": 250} in sub-4_norate.json beside it, if it is a recording'),
@@ -315,3 +319,72 @@ def test_markers_and_channels_of_types_that_are_none(tmp_path):
     pq.write_table(table, tmp_path / "c.parquet")
     with pytest.raises(UserError, match="sampling rate of 10 Hz to 100 kHz, got inf Hz"):
         read_recording(tmp_path / "c.parquet")
+
+
+def left_out_of(folder):
+    """What `check` passes over in a folder with one good recording, and its exit status."""
+    write_csv(folder / "sub-0_good.csv", plain())
+    (folder / "sub-0_good.json").write_text('{"Units": "uV"}')
+    report = check([folder])
+    assert report["recordings"][0]["status"] == "ok"
+    return {one["file"]: (one["code"], one["reason"]) for one in report["left_out"]}, report["exit_status"]
+
+
+@pytest.mark.parametrize("row", [0, 18])
+def test_a_time_that_is_missing_does_not_end_a_scan(tmp_path, row):
+    times = TIMES.astype(str)
+    times[row] = "n/a"
+    write_csv(tmp_path / "sub-1.csv", plain() | {"time": times})
+    report = check([tmp_path])
+    assert [r["file"] for r in report["recordings"]] == ["sub-1.csv"]
+    assert f"sample {row + 1} has none" in report["recordings"][0]["reason"]
+
+
+def test_samples_that_come_in_bursts_of_one_time_are_a_recording(tmp_path):
+    write_csv(tmp_path / "sub-1.csv", plain() | {"time": (np.arange(N) // 50) * 0.2})
+    assert [one.file for one in scan([tmp_path])] == ["sub-1.csv"]
+
+
+def test_what_is_nearly_a_recording_is_a_warning_in_the_words_of_its_reader(tmp_path):
+    write_csv(tmp_path / "sub-1_turned.csv", plain() | {"time": TIMES[::-1]})
+    write_csv(tmp_path / "sub-2_still.csv", plain() | {"time": np.full(N, 5.0)})
+    write_csv(tmp_path / "sub-3_bare.csv", {name: [] for name in plain()})
+    thousands = {name: [f'"{value + 5000:,.1f}"' for value in row] for name, row in zip(["Fp1", "C3"], DATA_UV)}
+    write_csv(tmp_path / "sub-4_thousands.csv", {"time": TIMES} | thousands)
+    text = "%OpenBCI Raw EXG Data\n%Sample Rate = 250 Hz\nSample Index, EXG Channel 0, EXG Channel 1\n0, 1.5, 2.5\n"
+    (tmp_path / "OpenBCI-RAW.txt").write_text(text)
+    (tmp_path / "notes.txt").write_text("the cap was loose\n")
+    first = f"{DATA_UV[0][0] + 5000:,.1f}"
+    found, status = left_out_of(tmp_path)
+    assert status == 1
+    assert found == {
+        "sub-1_turned.csv": (
+            "no_times", "expected times that rise, got 3.996 to 3.924 in column time; sort the rows by time, if it is a "
+            "recording"),
+        "sub-2_still.csv": ("no_times", "no samples: times do not rise from row to row in column time"),
+        "sub-3_bare.csv": ("no_data", "no data: the table has no rows below its header; leave the file out"),
+        "sub-4_thousands.csv": (
+            "not_read", f"expected numbers in column Fp1, row 1 holds {first!r}; correct it or leave it empty"),
+        "OpenBCI-RAW.txt": (
+            "text_table", "a .txt is read where it is given by itself; give it, if Sample Index, EXG Channel 0, EXG "
+            "Channel 1 are a recording"),
+    }  # fmt: skip
+    for name in ("sub-3_bare.csv", "sub-4_thousands.csv"):
+        with pytest.raises(UserError) as problem:
+            read_recording(tmp_path / name)
+        assert str(problem.value) == f"{tmp_path / name}: {found[name][1]}"
+
+
+def test_times_as_durations(tmp_path):
+    in_ns = pa.array((np.arange(N) * 4_000_000).tolist(), pa.duration("ns"))
+    pq.write_table(pa.table(plain() | {"time": in_ns}), tmp_path / "a.parquet")
+    assert read_recording(tmp_path / "a.parquet").sfreq_hz == 250
+    pq.write_table(pa.table(plain() | {"time": pa.array([0] * N, pa.time64("ns"))}), tmp_path / "b.parquet")
+    with pytest.raises(UserError, match=r"in column time, got time64\[ns\]; write seconds, as numbers"):
+        read_recording(tmp_path / "b.parquet")
+
+
+@pytest.mark.parametrize("name", ["state", "condition", "label", "Marker"])
+def test_a_column_of_states_gives_labels_that_last(tmp_path, name):
+    write_csv(tmp_path / "sub-1.csv", plain() | {name: np.repeat([1, 2], N // 2)})
+    assert read_recording(tmp_path / "sub-1.csv").events == [Event(0.0, 2.0, "1", 0), Event(2.0, 2.0, "2", 500)]

@@ -22,7 +22,7 @@ FINE = frozenset({
     "template_positions", "unit_case",
 })  # fmt: skip
 """Notes that are no warning."""
-TOLD = frozenset({"no_rate", "not_read"})
+TOLD = frozenset({"no_data", "no_file", "no_rate", "no_times", "not_read", "text_table"})
 """What a scan left out for these is a warning; for the others it is as it should be."""
 STATUS = {"ok": 0, "warning": 1, "unusable": 2}
 

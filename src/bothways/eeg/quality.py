@@ -182,7 +182,7 @@ def file_notes(one: Found, digest: str, seen: dict[str, str]) -> list[Note]:
         digest: `store.content_hash` of it.
         seen: digest -> the first file that has it; this one is entered.
     """
-    notes = [Note("subject_guessed", one.note)] if one.note else []
+    notes = [Note(one.code, one.note)] if one.note else []
     if (first := seen.setdefault(digest, one.file)) != one.file:
         notes.append(Note("duplicate_content", f"same content as {first}"))
     return notes

@@ -4,15 +4,17 @@ import csv
 import io
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from bothways.eeg.annotations import EDF_ENDINGS, annotations_only, bare_name, lies_in
 from bothways.eeg.channels import shown
 from bothways.eeg.recording import Recording, read_recording
 from bothways.eeg.table_files import TABLE_ENDINGS
-from bothways.eeg.tables import why_no_recording
+from bothways.eeg.tables import why_no_recording, why_text_left_out
 from bothways.errors import UserError, plain_words
 
 EXTENSIONS = (
@@ -27,8 +29,15 @@ Tables (`tables.TABLE_ENDINGS`) count too, where they look like a recording.
 # `.cdt.cef`, companions of Curry's samples; BCI2000's `.dat`, of which mne reads neither scale nor names; `.mat` and
 # `.txt`, which may be anything; `.con` `.sqd` `.bin` (MEG), `.hdr` `.snirf` (near infrared), `.asc` (eyes).
 _FOLDERS = (".mff", ".mefd", ".ds")
+UNNAMED = ("array", "mne")
+"""What recordings in memory are called that nobody named; several get a number."""
+_ADVICE = "if that is wrong, give --subject-from parent or a CSV file,subject"
 _NOT_RAW = ("derivatives", "sourcedata", "code")
 """Folders beside the subjects of a BIDS dataset that hold none of its raw data."""
+_SIDECAR = re.compile(
+    r"(?i)participants\.tsv|samples\.tsv|([a-z]+-[a-z0-9+]+_)+(channels|events|electrodes|scans|sessions)\.tsv(\.gz)?"
+)
+"""Tables of a BIDS dataset that speak of recordings: none of them is one."""
 _SUBJECT = re.compile(r"(?:^|[/\\_.-])sub-([A-Za-z0-9]+)")
 _SESSION = re.compile(r"(?:^|[/\\_.-])ses-([A-Za-z0-9]+)")
 
@@ -45,6 +54,8 @@ class Found:
     subject: str
     session: str = ""
     note: str = ""
+    code: str = "subject_guessed"
+    """The note's, for programs."""
     recording: Recording | None = field(default=None, repr=False, compare=False)
 
 
@@ -52,8 +63,10 @@ class Found:
 class LeftOut:
     """A file or folder (with `/` at its end) that a scan passed over; `code` is a stable word for programs.
 
-    `no_recording`: a table of something else; `no_rate`: one of channels, without rate and times; `not_read`: one that
-    cannot be read; `annotations`: an EDF file with another one's annotations; `bids_folder`: see `_NOT_RAW`.
+    `no_recording`: a table of something else; `no_rate`, `no_times`, `no_data`: one of channels, without rate and
+    times, with times that do not rise, without rows; `not_read`: one that cannot be read; `text_table`: a `.txt`;
+    `annotations`: an EDF file with another one's annotations; `bids_folder`: see `_NOT_RAW`; `seen_already`: a link to
+    what is taken; `no_file`: a pipe or device.
     """
 
     file: str
@@ -74,52 +87,43 @@ def load(found: Found, unit: str | None = None) -> Recording:
     return read_recording(found.path, unit=unit)
 
 
+def as_paths(paths: Any) -> list[str | Path | Recording]:
+    """Returns what to look at as a list; one path or recording alone is a list of one.
+
+    Raises:
+        UserError: one of them is neither.
+    """
+    some = [paths] if isinstance(paths, str | os.PathLike | Recording) else paths
+    some = list(some) if isinstance(some, Iterable) else [some]
+    for one in some:
+        if not isinstance(one, str | os.PathLike | Recording):
+            raise UserError(
+                f"expected paths, or recordings as `from_array` or `from_mne` make them, got {type(one).__name__}"
+            )
+    return some
+
+
 def scan(
-    paths: Iterable[str | Path | Recording],
+    paths: str | Path | Recording | Iterable[str | Path | Recording],
     subject_from: str | Path = "path",
     left_out: list[LeftOut] | None = None,
 ) -> list[Found]:
     """Lists the recordings among files and, recursively, in folders, in the order of their names.
 
     Args:
-        paths: files, folders and recordings in memory (`from_array`, `from_mne`, …).
-        subject_from: `path` = the last `sub-…` of the name below the given folder; else, with a note, of the folders
-            above it, or the name without its ending; `parent` = the folder that the file lies in; else a CSV with the
-            columns `file,subject`.
+        paths: files, folders and recordings in memory (`from_array`, `from_mne`, …), or one of these.
+        subject_from: `path` = the last `sub-…` of the name below the given folder (with a note where two folders have
+            the same); else, with a note, of the folders above it, or the name without its ending, with its folder where
+            another folder has it too; `parent` = the folder that the file lies in; else a CSV with the columns
+            `file,subject`.
         left_out: is filled with what was passed over, and why.
 
     Raises:
         UserError: a path is missing, nothing is found, or the CSV does not name a recording's subject.
     """
-    found: dict[Path | int, Found] = {}
-    taken: set[str] = set()
     passed: list[LeftOut] = []
-    paths = list(paths)
-    for root in paths:
-        if isinstance(root, Recording):
-            if id(root) not in found:
-                found[id(root)] = _in_memory(root, taken)
-            continue
-        root = Path(root)
-        if not _exists(root):
-            raise UserError(f"{root}: expected a file or folder here, found none; check the path")
-        single = root.is_file() or (root.name.lower().endswith(_FOLDERS) and _is_whole(root))
-        for path in [root] if single else sorted(_walk(root, passed)):
-            real = path.resolve()
-            if real in found:
-                continue
-            inside = path.name if single else path.relative_to(root).as_posix()
-            file = shown(inside)
-            if file in taken:  # of two folders with equal names inside, the second keeps its own in front
-                file = shown(f"{path.parent.name if single else root.resolve().name}/{inside}")
-            if file in taken:
-                file = shown(path.absolute().as_posix().lstrip("/"))
-            file = _untaken(file, taken)  # names may differ in what cannot be shown
-            above = path.absolute().as_posix().removesuffix(inside)
-            session = _SESSION.findall(inside) or _SESSION.findall(above)
-            subject, note = _subject_of_path(inside, above)
-            found[real] = Found(path, file, subject, session[-1] if session else "", note)
-    recordings = _without_annotations(list(found.values()), passed)
+    paths = as_paths(paths)
+    recordings = _without_annotations(_named(_listed(paths, passed)), passed)
     passed.sort(key=lambda one: one.file)
     if left_out is not None:
         left_out += passed
@@ -131,6 +135,116 @@ def scan(
             f"and a time column or a rate{there}"
         )
     return _with_subjects(recordings, subject_from)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What lies where: `inside` is its name below the given folder `root`."""
+
+    path: Path
+    inside: str
+    root: Path
+    recording: Recording | None = None
+
+    def name(self, length: int) -> str:
+        """Its name; the greater the length, the more of the path."""
+        if self.recording is not None:
+            return shown(self.inside)
+        whole = self.path.absolute().as_posix().lstrip("/")
+        return shown((self.inside, f"{self.root.name}/{self.inside}", whole)[length])
+
+
+def _listed(paths: Sequence[str | Path | Recording], passed: list[LeftOut]) -> list[_Seen]:
+    """Lists each recording once, in the order of paths and names."""
+    seen: dict[Path | int, _Seen] = {}
+    for root in paths:
+        if isinstance(root, Recording):
+            name = root.path.name if root.path.is_absolute() else root.path.as_posix()
+            seen.setdefault(id(root), _Seen(root.path, name, Path(), root))
+            continue
+        root = Path(root)
+        if not _exists(root):
+            raise UserError(f"{root}: expected a file or folder here, found none; check the path")
+        if not (root.is_file() or root.is_dir()):
+            raise UserError(f"{root}: expected a file or folder, got a pipe or a device; check the path")
+        single = root.is_file() or (root.name.lower().endswith(_FOLDERS) and _is_whole(root))
+        for path in [root] if single else sorted(_walk(root, passed)):
+            inside = path.name if single else path.relative_to(root).as_posix()
+            real = path.resolve()
+            first = seen.setdefault(real, _Seen(path, inside, path.absolute().parent if single else root.resolve()))
+            if path.absolute() not in (first.path.absolute(), real):
+                passed.append(LeftOut(shown(inside), "seen_already", f"leads to {shown(first.inside)}, which is taken"))
+    return list(seen.values())
+
+
+def _named(seen: list[_Seen]) -> list[Found]:
+    """Gives each a name of its own, with more of its path where two have the same, and says whose it is."""
+    length = [0] * len(seen)
+    for _ in range(2):
+        names = [one.name(n) for one, n in zip(seen, length)]
+        count = Counter(name for name, _ in {(name, one.root) for name, one in zip(names, seen) if not one.recording})
+        length = [n + (count[name] > 1 and n < 2) for n, name in zip(length, names)]
+    names = [one.name(n) for one, n in zip(seen, length)]
+    unnamed = {name: sum(one.recording is not None for one in seen if one.inside == name) for name in UNNAMED}
+    numbers: Counter[str] = Counter()
+    taken: set[str] = set()
+    found = []
+    for one, name in zip(seen, names):
+        if one.recording is not None and unnamed.get(name, 0) > 1:
+            numbers[name] += 1
+            name = f"{name}-{numbers[name]}"
+        file = _untaken(name, taken)  # names may differ in what cannot be shown, or be given twice
+        above = "" if one.recording is not None else one.path.absolute().as_posix().removesuffix(one.inside)
+        sessions = _SESSION.findall(one.inside) or _SESSION.findall(above)
+        session = sessions[-1] if sessions else ""
+        subject, note = _subject_of_path(one.inside, above)
+        if one.recording is not None:
+            session = one.recording.session or session
+            if one.recording.subject:
+                subject, note = shown(one.recording.subject), ""
+            elif note:
+                subject, note = _own_person(file if file != shown(one.inside) else subject)
+        found.append(Found(one.path, file, subject, session, note, recording=one.recording))
+    return _apart(found)
+
+
+def _apart(found: list[Found]) -> list[Found]:
+    """Keeps guessed people of two folders apart, and says where two folders have the same `sub-…`."""
+    folders: dict[str, list[str]] = {}
+    for one in found:
+        if one.recording is None and (folder := _folder_of(one)) not in folders.setdefault(one.subject, []):
+            folders[one.subject].append(folder)
+    apart = []
+    for one in found:
+        if one.recording is None and len(same := folders[one.subject]) > 1:
+            short = _ends_apart(same)
+            here = short[_folder_of(one)]
+            others = ", ".join(name for name in list(short.values())[:4] if name != here)
+            if one.note and one.subject not in _SUBJECT.findall(one.path.absolute().as_posix()):
+                subject, note = _own_person(f"{here}/{one.subject}")
+                one = replace(one, subject=subject, note=note)
+            elif not one.note:
+                both = f"sub-{one.subject} lies in {len(same)} folders, here in {here} and in {others}"
+                note = f"{both}, and is taken as one person; {_ADVICE}"
+                one = replace(one, note=note, code="subject_in_two_folders")
+        apart.append(one)
+    return apart
+
+
+def _ends_apart(folders: list[str]) -> dict[str, str]:
+    """Returns, of each folder, as many of its last parts as tell it from the others."""
+    for n in range(1, 100):
+        short = {folder: "/".join(folder.split("/")[-n:]) for folder in folders}
+        if len(set(short.values())) == len(folders):
+            break
+    return short
+
+
+def _folder_of(one: Found) -> str:
+    """The folder that holds a person's recordings: above the first part with their `sub-…`, but for sessions."""
+    parts = one.path.absolute().as_posix().split("/")
+    last = next((i for i, part in enumerate(parts) if one.subject in _SUBJECT.findall(part)), len(parts) - 1)
+    return shown("/".join(part for part in parts[:last] if not _SESSION.match(part)))
 
 
 def _without_annotations(found: list[Found], passed: list[LeftOut]) -> list[Found]:
@@ -161,15 +275,6 @@ def _exists(path: Path) -> bool:
         raise UserError(f"{path}: cannot be read: {plain_words(problem)}; check the path") from None
 
 
-def _in_memory(recording: Recording, taken: set[str]) -> Found:
-    path = recording.path
-    name = path.name if path.is_absolute() else path.as_posix()
-    subject, note = (recording.subject, "") if recording.subject else _subject_of_path(name, "")
-    session = _SESSION.findall(name)
-    session_name = recording.session or (session[-1] if session else "")
-    return Found(path, _untaken(shown(name), taken), shown(subject), session_name, note, recording)
-
-
 def _untaken(file: str, taken: set[str]) -> str:
     """Returns the name, with a number where it is taken already, and takes it."""
     number, one = 2, file
@@ -180,13 +285,16 @@ def _untaken(file: str, taken: set[str]) -> str:
 
 
 def _walk(root: Path, passed: list[LeftOut]) -> Iterator[Path]:
-    visited: set[Path] = set()
+    visited: dict[Path, str] = {}
     for folder, folders, files in os.walk(root, followlinks=True):
         here = Path(folder).resolve()
-        if here in visited:  # a link that leads back up
+        inside = shown(Path(folder).relative_to(root).as_posix())
+        if here in visited:  # a link, perhaps back up
+            reason = f"leads to {visited[here]}/, which is searched already"
+            passed.append(LeftOut(f"{inside}/", "seen_already", reason))
             folders.clear()
             continue
-        visited.add(here)
+        visited[here] = inside
         if {"dataset_description.json", "participants.tsv"} & set(files):
             for name in sorted(set(folders) & set(_NOT_RAW)):
                 folders.remove(name)
@@ -199,14 +307,20 @@ def _walk(root: Path, passed: list[LeftOut]) -> Iterator[Path]:
         for name in files + whole:
             if name.startswith("."):
                 continue
-            path = Path(folder) / name
-            if name.lower().endswith(TABLE_ENDINGS):
-                if code_and_reason := why_no_recording(path):
-                    passed.append(LeftOut(shown(path.relative_to(root).as_posix()), *code_and_reason))
-                else:
-                    yield path
-            elif _is_recording(name.lower(), names):
+            path, why = Path(folder) / name, None
+            table = name.lower().endswith(TABLE_ENDINGS)
+            if table and _SIDECAR.fullmatch(name):
+                continue
+            if name.lower().endswith((".txt", ".txt.gz")) and path.is_file():
+                why = why_text_left_out(path)
+            elif not (table or _is_recording(name.lower(), names)):
+                continue
+            elif path.exists() and not (path.is_file() or path.is_dir()):
+                why = "no_file", "a pipe or a device, and no file"
+            elif not (table and (why := why_no_recording(path))):
                 yield path
+            if why:
+                passed.append(LeftOut(shown(path.relative_to(root).as_posix()), *why))
 
 
 def _is_whole(folder: Path) -> bool:
@@ -255,12 +369,14 @@ def _subject_of_path(inside: str, above: str) -> tuple[str, str]:
     """Whose a recording is, by its name below the given folder, and a note where that is a guess."""
     if subjects := _SUBJECT.findall(inside):
         return subjects[-1], ""
-    advice = "if that is wrong, give --subject-from parent or a CSV file,subject"
     if subjects := _SUBJECT.findall(above):
-        return subjects[-1], f"no 'sub-…' but in the folders above; {subjects[-1]!r} taken as the person; {advice}"
+        return subjects[-1], f"no 'sub-…' but in the folders above; {subjects[-1]!r} taken as the person; {_ADVICE}"
     name = shown(inside).rpartition("/")[2]
-    stem = name.split(".")[0] or name
-    return stem, f"no 'sub-…' in the path; {stem!r} taken as a person of its own; {advice}"
+    return _own_person(name.split(".")[0] or name)
+
+
+def _own_person(subject: str) -> tuple[str, str]:
+    return subject, f"no 'sub-…' in the path; {subject!r} taken as a person of its own; {_ADVICE}"
 
 
 def _read_subjects(path: Path) -> dict[str, str]:

@@ -19,7 +19,7 @@ TABLE_ENDINGS = (*TEXT_ENDINGS, *PARQUET_ENDINGS)
 """Endings that a folder is searched for; a `.txt` counts where it is given by itself."""
 RATE_KEY = "SamplingFrequency"
 _HEAD_BYTES = 2**16
-_NULLS = ["", "nan", "NaN", "NAN", "-nan", "n/a", "N/A", "na", "NA", "null", "NULL", "None"]
+NULLS = ["", "nan", "NaN", "NAN", "-nan", "n/a", "N/A", "na", "NA", "null", "NULL", "None"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def is_number(kind: Any) -> bool:
 
 def is_float(cell: str, decimal: str) -> bool:
     """Whether a cell holds a number, or nothing."""
-    if cell.strip() in _NULLS:
+    if cell.strip() in NULLS:
         return True
     try:
         float(cell.replace(decimal, ".", 1))
@@ -164,7 +164,7 @@ def _rows(path: Path, header: Header, types: dict[str, Any]) -> tuple[Any, list[
                 ),
                 arrow.ParseOptions(delimiter=header.delimiter, invalid_row_handler=broken),
                 arrow.ConvertOptions(
-                    decimal_point=header.decimal, null_values=_NULLS, strings_can_be_null=True, column_types=types,
+                    decimal_point=header.decimal, null_values=NULLS, strings_can_be_null=True, column_types=types,
                 ),
             )  # fmt: skip
     except (pa.ArrowException, EOFError) as problem:
@@ -184,8 +184,12 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
-def read_header(path: Path) -> Header:
+def read_header(path: Path, most: int = 20) -> Header:
     """Reads the lines above the samples: comments (`%`, `#`, Emotiv's line of keys) and the names.
+
+    Args:
+        path: the file.
+        most: how many lines from the names on to take apart, of the first 64 KiB.
 
     Raises:
         UserError: the file is empty, no text, or has no header.
@@ -220,7 +224,7 @@ def read_header(path: Path) -> Header:
     body = lines[skip:]
     delimiter = max(",;\t", key=(body[0] if body else "").count)
     rows = [
-        [cell.strip() for cell in row] for row in csv.reader(io.StringIO("\n".join(body[:20])), delimiter=delimiter)
+        [cell.strip() for cell in row] for row in csv.reader(io.StringIO("\n".join(body[:most])), delimiter=delimiter)
     ]
     decimal = "," if delimiter != "," and any("," in cell for row in rows[1:] for cell in row) else "."
     if rows and all(is_float(cell, decimal) for cell in rows[0]):

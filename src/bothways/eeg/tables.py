@@ -29,8 +29,10 @@ from bothways.eeg.recording import (
 )  # fmt: skip
 from bothways.eeg.stamps import read_stamps
 from bothways.eeg.table_files import (
+    NULLS,
     PARQUET_ENDINGS,
     RATE_KEY,
+    Header,
     Table,
     is_float,
     is_number,
@@ -51,13 +53,16 @@ _TIME_UNITS = {"s": "s", "sec": "s", "secs": "s", "second": "s", "seconds": "s",
                "microseconds": "us", "ns": "ns"}  # fmt: skip
 _MARKER = re.compile(
     r"(?i)(markers?|marker ?value(int)?|event ?id|stim(ulus)?|sti|trig(ger)?s?|events?|status|labels?|class|target|"
-    r"code|din)[ _]?\d*"
+    r"code|din|states?|conditions?|phases?|stages?|annotations?)[ _]?\d*"
 )
 _EARLIEST, _LATEST = datetime(1990, 1, 1, tzinfo=UTC).timestamp(), datetime(2100, 1, 1, tzinfo=UTC).timestamp()
 _SOME = 100_000
 """Of so many samples the usual size is taken."""
 _FEW_VALUES, _OTHER_SCALE = 8, 30.0
 """A column without a 10-05 name that takes so few values, or is so many times larger or smaller, is no EEG."""
+_NO_ROWS = "no data: the table has no rows below its header; leave the file out"
+_HEAD_ROWS = 5_000
+"""So many rows, as far as they fit in what is read of the beginning, are looked at where the first have one time."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,7 @@ def read_table_recording(path: Path, unit: str | None = None, sfreq_hz: float | 
     others += [marker for marker in markers if not _is_code(table.types[marker.index])]
     markers = [marker for marker in markers if _is_code(table.types[marker.index])]
     if not names or n == 0:
-        raise UserError(f"{path}: no data: the table has no rows below its header; leave the file out")
+        raise UserError(f"{path}: {_NO_ROWS}")
     left_out = {names[column.index]: "time column" for column in ([time] if time else [])}
 
     picked, channels = _pick(path, table, others, left_out)
@@ -155,7 +160,8 @@ def why_no_recording(path: Path) -> tuple[str, str] | None:
     stated rate.
 
     Returns:
-        `no_recording`, `no_rate` or `not_read`, and the reason; None = it is one, or a Parquet file that is damaged.
+        `no_recording`, or, where it is all but one, `no_rate`, `no_times`, `no_data` or `not_read`, and the reason;
+        None = it is one, or a Parquet file that is damaged.
     """
     parquet = path.name.lower().endswith(PARQUET_ENDINGS)
     try:
@@ -165,14 +171,11 @@ def why_no_recording(path: Path) -> tuple[str, str] | None:
 
             schema = pq.ParquetFile(path).schema_arrow
             names, stated_hz = schema.names, rate_in(schema)
-            numeric, rows = [is_number(kind) for kind in schema.types], []
+            numeric, header = [is_number(kind) for kind in schema.types], None
         else:
             header = read_header(path)
-            names, stated_hz, rows = header.cells, header.rate_hz, header.first_rows
-            numeric = [
-                bool(rows) and all(len(row) <= i or is_float(row[i], header.decimal) for row in rows)
-                for i in range(len(names))
-            ]
+            names, stated_hz = header.cells, header.rate_hz
+            numeric = [bool(header.first_rows) and _no_float(header, i) is None for i in range(len(names))]
         stated_hz = _rate(path, beside) or stated_hz
     except (UserError, OSError, ValueError) as problem:
         if isinstance(problem, OSError) and problem.errno is not None:
@@ -183,17 +186,53 @@ def why_no_recording(path: Path) -> tuple[str, str] | None:
     channels = parse_labels([column.name for column in others])
     places = [channel.anode for column, channel in zip(others, channels) if numeric[column.index]]
     if len(places) < 2 or not any(places):
+        named = [column for column, channel in zip(others, channels) if channel.anode]
+        if header is not None and len(named) > 1:
+            if not header.first_rows:
+                return "no_data", _NO_ROWS
+            wrong = [(column.name, *cell) for column in named if (cell := _no_float(header, column.index))]
+            if (time is not None or stated_hz) and wrong and re.match(r"[-+]?[.,]?\d", wrong[0][2]):  # `1,234.5`
+                return "not_read", _no_number_in(*wrong[0])
         return "no_recording", f"no columns of numbers with 10-05 names among {listed(names)}"
     if time is None and not stated_hz:
         if len(places) < len(others):  # samples have no names
             return "no_recording", f"no time column and no rate, and not only numbers, in {listed(names)}"
         return "no_rate", f"no time column and no rate; {_advice(path)}, if it is a recording"
-    if time is not None and rows and numeric[time.index]:
-        stamps = [row[time.index].replace(header.decimal, ".", 1) for row in rows if len(row) > time.index]
-        first, last = (float(stamps[at] or "nan") if stamps else 0.0 for at in (0, -1))
-        if not first < last:
-            return "no_recording", f"no samples: times do not rise from row to row in column {names[time.index]}"
+    if time is not None and header is not None and numeric[time.index]:
+        stamps = _first_times(header, time)
+        if len(set(stamps)) < 2 and len(header.first_rows) > 2:  # samples come in bursts of one time
+            stamps = _first_times(read_header(path, _HEAD_ROWS), time)
+        if stamps and stamps[-1] < stamps[0]:
+            rise = f"expected times that rise, got {stamps[0]:g} to {stamps[-1]:g} in column {names[time.index]}"
+            return "no_times", f"{rise}; sort the rows by time, if it is a recording"
+        if len(set(stamps)) < 2:
+            reason = f"no samples: times do not rise from row to row in column {names[time.index]}"
+            return "no_times" if len(header.first_rows) > 2 else "no_recording", reason
     return None
+
+
+def why_text_left_out(path: Path) -> tuple[str, str] | None:
+    """Says of a `.txt`, which no folder is searched for, that it looks like a recording; None = it does not."""
+    try:
+        names = read_header(path).cells
+    except (UserError, OSError, ValueError):
+        return None
+    places = [channel for channel in parse_labels(names) if channel.anode]
+    if len(places) < 2 and not any(name.startswith("EXG Channel") for name in names):  # OpenBCI's
+        return None
+    return "text_table", f"a .txt is read where it is given by itself; give it, if {listed(names)} are a recording"
+
+
+def _first_times(header: Header, time: Column) -> list[float]:
+    cells = [row[time.index] for row in header.first_rows if len(row) > time.index]
+    numbers = (float(cell.replace(header.decimal, ".", 1)) for cell in cells if cell not in NULLS)
+    return [number for number in numbers if np.isfinite(number)]
+
+
+def _no_float(header: Header, index: int) -> tuple[int, str] | None:
+    """The first row of a column that holds no number, and what it holds."""
+    rows = ((n, row[index]) for n, row in enumerate(header.first_rows, 1) if len(row) > index)
+    return next(((n, cell) for n, cell in rows if not is_float(cell, header.decimal)), None)
 
 
 def _advice(path: Path) -> str:
@@ -333,18 +372,22 @@ def _no_number(name: str, values: Any) -> str:
 
     for row, value in enumerate(values.to_pylist() if pa.types.is_string(values.type) else [], 1):
         if not isinstance(value, str) or not is_float(value, "."):
-            return (
-                f"expected numbers in column {name}, row {row} holds {str(value)[:40]!r}; correct it or leave it empty"
-            )
-    return f"expected numbers in column {name}, got {values.type}"
+            return _no_number_in(name, row, str(value))
+    advice = "; write seconds, as numbers" if pa.types.is_time(values.type) else ""
+    return f"expected numbers in column {name}, got {values.type}{advice}"
+
+
+def _no_number_in(name: str, row: int, cell: str) -> str:
+    return f"expected numbers in column {name}, row {row} holds {cell[:40]!r}; correct it or leave it empty"
 
 
 def _stamps(path: Path, values: Any, column: Column) -> tuple[Float64[np.ndarray, " T"], str | None]:
     """The times as numbers and their unit, where it is known."""
     import pyarrow as pa
 
-    if pa.types.is_timestamp(values.type):
-        whole = values.cast(pa.timestamp("ns"), safe=False).cast(pa.int64())
+    if pa.types.is_timestamp(values.type) or pa.types.is_duration(values.type):
+        in_ns = pa.timestamp("ns") if pa.types.is_timestamp(values.type) else pa.duration("ns")
+        whole = values.cast(in_ns, safe=False).cast(pa.int64())
         return _numbers(whole) * 1e-9, "s"
     if not is_number(values.type):
         raise UserError(f"{path}: {_no_number(column.name, values)}")
