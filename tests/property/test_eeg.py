@@ -10,6 +10,7 @@ from hypothesis.extra.numpy import arrays
 from bothways.config import WindowConfig
 from bothways.eeg import Span, cut_windows, parse_label, prepare
 from bothways.eeg.channels import scalp_name, unique_names
+from bothways.eeg.preprocess import _bridged
 from bothways.eeg.quality import median
 from bothways.eeg.store import STEP, from_int16, to_int16
 from recordings import noise_uv, write_edf
@@ -102,3 +103,11 @@ def test_the_order_of_reading_does_not_matter(store):
 def test_the_quick_median_is_numpys(few: list[float], times: int, seed: int) -> None:
     values = np.random.default_rng(seed).permutation(np.repeat(np.float32(few), times))
     assert median(values) == np.median(values)
+
+
+@given(arrays(bool, st.integers(1, 60)), st.integers(0, 2**32 - 1))
+def test_a_hole_is_bridged_by_a_straight_line_from_what_is_around_it(hole: np.ndarray, seed: int) -> None:
+    data_uv = np.random.default_rng(seed).normal(size=len(hole)).astype(np.float32)
+    there = np.flatnonzero(~hole)
+    line = np.interp(np.arange(len(hole)), there, data_uv[there]) if len(there) else np.zeros(len(hole))
+    np.testing.assert_allclose(_bridged(data_uv, hole), np.where(hole, line, data_uv), rtol=1e-6, atol=1e-6)

@@ -21,7 +21,9 @@ def test_one_name_for_one_electrode(label, name):
     ("label", "name", "anode", "cathode"),
     [
         ("FP1-F7", "Fp1-F7", "Fp1", "F7"), ("EEG Fpz-Cz", "Fpz-Cz", "Fpz", "Cz"), ("T8-P8-0", "T8-P8", "T8", "P8"),
-        ("EEG T3 - T5", "T7-P7", "T7", "P7"),
+        ("EEG T3 - T5", "T7-P7", "T7", "P7"), ("T8-P8_2", "T8-P8", "T8", "P8"), ("F7-T3.1", "F7-T7", "F7", "T7"),
+        ("T8-P8 (2)", "T8-P8", "T8", "P8"), ("T8-P8:1", "T8-P8", "T8", "P8"), ("T8-P8#2", "T8-P8", "T8", "P8"),
+        ("C3-P3", "C3-P3", "C3", "P3"), ("Fp1-AF7 2", "Fp1-AF7", "Fp1", "AF7"),
     ],
 )  # fmt: skip
 def test_bipolar_pairs(label, name, anode, cathode):

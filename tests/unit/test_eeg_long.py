@@ -73,10 +73,12 @@ print(store.recordings[0].n_samples, int(status["VmHWM"].split()[0]) / 2**20)
 def test_a_day_of_64_channels_in_bounded_memory(tmp_path: Path) -> None:
     path = write_edf(tmp_path / "sub-1.edf", np.zeros((64, 200)), [f"E{i}" for i in range(64)], n_records=86_400)
     noise = np.random.default_rng(0).normal(0, 300, (600, 64 * 200)).astype("<i2")  # ten minutes, again and again
+    still = noise.copy()
+    still[:, :200] = 0  # of the first channel: a hole of ten hours to bridge
     with path.open("r+b") as file:
         file.seek(256 * 65)
-        for _ in range(86_400 // 600):
-            file.write(noise.tobytes())
+        for part in range(86_400 // 600):
+            file.write((still if part < 60 else noise).tobytes())
     done = subprocess.run(
         [sys.executable, "-c", PEAK, path, tmp_path / "store"], check=True, stdout=subprocess.PIPE, text=True
     )

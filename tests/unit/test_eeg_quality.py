@@ -121,6 +121,14 @@ def test_copies_are_said_and_kept(tmp_path: Path) -> None:
     assert notes["copied_channels"].startswith("the same samples twice: O1 = Fp1, O2 = Fp1;")
 
 
+@pytest.mark.parametrize("still", [1, 6])
+def test_channels_that_cannot_be_compared_are_no_copies(tmp_path: Path, still: int) -> None:
+    data_uv = scalp_uv()[:, : 10 * SFREQ_HZ]
+    data_uv[:still, 3 * SFREQ_HZ : round(4.5 * SFREQ_HZ)] = 7
+    data_uv[0] = 7
+    assert "copied_channels" not in assessed(tmp_path, data_uv)[2]
+
+
 def test_stretches_do_not_cross_gaps() -> None:
     grid = cut_grid([Segment(0, 250, 0.0), Segment(250, 258, 60.0), Segment(258, 498, 90.0)], 10.0)
     assert grid.stretches.tolist() == [[0, 100], [100, 250], [250, 258], [258, 358], [358, 498]]

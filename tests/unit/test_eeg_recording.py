@@ -238,6 +238,11 @@ def test_record_counts_that_lie(tmp_path):
     data = noise_uv()
     open_end = read_recording(write_edf(tmp_path / "a.edf", data, NAMES, n_records=-1))
     assert (open_end.data_uv.shape, codes(open_end)) == ((4, 1600), ["record_count"])
+    content = bytearray((tmp_path / "a.edf").read_bytes())
+    content[236:244] = b" " * 8
+    (tmp_path / "blank.edf").write_bytes(content)
+    blank = read_recording(tmp_path / "blank.edf")
+    assert (blank.data_uv.shape, codes(blank)) == ((4, 1600), ["record_count"])
     short = write_edf(tmp_path / "b.edf", data, NAMES)
     short.write_bytes(short.read_bytes()[:-800])
     cut = read_recording(short)
