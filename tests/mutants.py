@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from recordings import noise_uv, write_brainvision, write_edf, write_eeglab, write_fif
+from xdf import Stream, bodies, joined, write_xdf
 
 SEED = 4
 MAX_S = 10
@@ -62,6 +63,12 @@ def write_seeds(root: Path) -> list[tuple[Path, str]]:
     (root / "fif").mkdir()
     write_fif(root / "fif" / "a_raw.fif", data, NAMES)
 
+    (root / "xdf").mkdir()
+    eeg = Stream(data.T, np.arange(1600) / 200, rate_hz=200, channels=[(name, "EEG", "uV") for name in NAMES])
+    words = Stream([["go"]], [4.0], kind="Markers", form="string", rate_hz=0)
+    line = Stream(codes[:, None], np.arange(1600) / 200, kind="Trigger", form="int16", rate_hz=200)
+    write_xdf(root / "xdf" / "a.xdf", [eeg, words, line])
+
     head = "time,Fp1,C3 (uV),AUX,label\n"
     lines = [f"{i / 200:.4f},{a:.1f},{b:.1f},{c:.2f},{i // 500}\n" for i, (a, b, c, _) in enumerate(data.T)]
     for name in ("csv/a.csv", "tsv/a.tsv", "gz/a.csv.gz"):
@@ -89,7 +96,7 @@ def write_seeds(root: Path) -> list[tuple[Path, str]]:
     (root / "bids" / "participants.tsv").write_text("participant_id\tage\nsub-1\t40\n")
     (root / "bids" / "dataset_description.json").write_text('{"Name": "x", "BIDSVersion": "1.8.0"}')
     mains = ["edf/a.edf", "edf_c/a.edf", "edf_d/a.edf", "bdf/a.bdf", "mixed/a.rec", "vhdr/a.vhdr", "set/a.set",
-             "fif/a_raw.fif", "csv/a.csv", "tsv/a.tsv", "gz/a.csv.gz", "parquet/a.parquet"]  # fmt: skip
+             "fif/a_raw.fif", "xdf/a.xdf", "csv/a.csv", "tsv/a.tsv", "gz/a.csv.gz", "parquet/a.parquet"]  # fmt: skip
     return [(root / "bids", bids.relative_to(root / "bids").as_posix())] + [
         (root / main.partition("/")[0], main.partition("/")[2]) for main in mains
     ]
@@ -116,6 +123,8 @@ def mutate(files: dict[str, bytes], main: str, number: int) -> tuple[dict[str, b
         kinds += [_edf_field] * 5
     elif content[:10] == b"MATLAB 5.0" and number % 2:
         kinds = [_eeglab_field]
+    elif content[:4] == b"XDF:":
+        kinds += [_xdf_field] * 5
     elif content[:4] == b"PAR1" and number % 2:
         kinds = [_parquet_column]
     kind = kinds[int(rng.integers(len(kinds)))]
@@ -209,6 +218,21 @@ def _eeglab_field(content: bytes, rng: np.random.Generator) -> bytes:
     written = BytesIO()
     savemat(written, {"EEG": values})
     return written.getvalue()
+
+
+def _xdf_field(content: bytes, rng: np.random.Generator) -> bytes:
+    """Replaces a value in a stream's header, or what stands where a chunk states how many samples it has."""
+    chunks = bodies(content)
+    at = int(rng.choice([i for i, body in enumerate(chunks) if body[:2] in (b"\2\0", b"\3\0")] or [0]))
+    if chunks and chunks[at][:2] == b"\2\0" and (found := list(re.finditer(rb">([^<>]*)<", chunks[at]))):
+        match = found[int(rng.integers(len(found)))]
+        value = str(rng.choice([*NUMBERS, "30000000", "<x/>", "string", "int8", "eeg", "Markers"])).encode()
+        chunks[at] = chunks[at][: match.start(1)] + value + chunks[at][match.end(1) :]
+    elif chunks:
+        size = int(rng.choice([1, 4, 8]))
+        n = int(rng.choice([0, 1, 99, 255, 30_000_000, 2**31, 2**62])) % 256**size
+        chunks[at] = chunks[at][:6] + bytes([size]) + n.to_bytes(size, "little") + chunks[at][11:]
+    return joined(chunks)
 
 
 def _parquet_column(content: bytes, rng: np.random.Generator) -> bytes:

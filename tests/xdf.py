@@ -49,6 +49,25 @@ def write_xdf(path: Path, streams: Sequence[Stream], when: str = "2024-05-06T07:
     return path
 
 
+def bodies(content: bytes) -> list[bytes]:
+    """What the chunks of a file hold, each from its tag on."""
+    found, at = [], 4
+    while at < len(content):
+        begins = at + 1 + content[at]
+        at = begins + int.from_bytes(content[at + 1 : begins], "little")
+        found.append(content[begins:at])
+    return found
+
+
+def joined(chunks: Sequence[bytes]) -> bytes:
+    """The file that has these chunks."""
+    return b"XDF:" + b"".join(b"\x04" + struct.pack("<I", len(body)) + body for body in chunks)
+
+
+BOUNDARY = b"\x05\x00" + bytes.fromhex("43a546dccbf5410fb30ed5467383cbe4")
+"""What a recorder writes now and then, to find the next chunk by behind damage."""
+
+
 def _chunk(tag: int, stream: int | None, content: bytes) -> bytes:
     body = struct.pack("<H", tag) + (b"" if stream is None else struct.pack("<I", stream)) + content
     return (b"\x01" + bytes([len(body)]) if len(body) < 256 else b"\x04" + struct.pack("<I", len(body))) + body

@@ -17,7 +17,6 @@ from bothways.eeg.source import source_files, source_hash
 from bothways.errors import UserError
 from bothways.workers import python
 from recordings import noise_uv, write_brainvision
-from xdf import Stream, write_xdf
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 NAMES = ["Fp1", "Fp2", "C3", "C4"]
@@ -435,8 +434,4 @@ def test_many_mutants(tmp_path):
 
     names = [name for name in WRITERS if name not in ("ant", "mff")]
     seeds = [make(tmp_path / name, name) for name in names]
-    (tmp_path / "xdf").mkdir()
-    eeg = Stream(DATA_UV.T, np.arange(1600) / 200, rate_hz=200, channels=[(name, "EEG", "uV") for name in NAMES])
-    marks = Stream([["go"]], [4.0], kind="Markers", form="string", rate_hz=0)
-    seeds.append(write_xdf(tmp_path / "xdf" / "a.xdf", [eeg, marks]))
     run([(path.parent, path.name) for path in seeds], range(60))

@@ -1,5 +1,6 @@
 """XDF of Lab Streaming Layer: what the streams say becomes one recording, at the right times."""
 
+import gzip
 from datetime import datetime
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from bothways.eeg import read_recording, scan
 from bothways.errors import UserError
 from recordings import noise_uv
-from xdf import Stream, write_xdf
+from xdf import BOUNDARY, Stream, bodies, joined, write_xdf
 
 NAMES = ["Fp1", "Fp2", "C3", "C4"]
 UV = [(name, "EEG", "microvolts") for name in NAMES]
@@ -219,12 +220,150 @@ def test_what_is_no_xdf_is_refused_in_one_line(tmp_path, content, message):
     assert str(problem.value) == f"{path}: {message}"
 
 
-def test_a_damaged_chunk_is_told(tmp_path):
+def changed(path, change):
+    """Rewrites a file's chunks; each begins with its tag and stream."""
+    path.write_bytes(joined(change(bodies(path.read_bytes()))))
+    return path
+
+
+def refused(path):
+    with pytest.raises(UserError) as problem:
+        read_recording(path)
+    text = str(problem.value).removeprefix(f"{path}: ")
+    assert "\n" not in text
+    return text
+
+
+def replaced(old, new):
+    return lambda chunks: [body.replace(old, new) for body in chunks]
+
+
+@pytest.mark.parametrize("n", [200, 0xFFFF, 2**31])
+def test_a_damaged_chunk_is_left_out_and_told(tmp_path, n):
+    """It states many more samples than it holds."""
     path = write_xdf(tmp_path / "a.xdf", [amplifier()])
-    content = bytearray(path.read_bytes())
-    last = len(content) - 2516
-    content[last + 11 : last + 16] = b"\x04\xff\xff\x00\x00"  # many more samples than the chunk holds
-    path.write_bytes(content)
+    lie = b"\x04" + n.to_bytes(4, "little")
+    changed(path, lambda chunks: [*chunks[:5], chunks[5][:6] + lie + chunks[5][11:], *chunks[6:]])
     recording = read_recording(path)
-    assert recording.data_uv.shape == (4, 1900)
-    assert codes(recording) == ["reader"]
+    assert segments(recording) == [(0, 300, 0.0), (300, 1900, 1.6)]
+    assert [(note.code, note.message) for note in recording.notes] == [
+        ("damaged", "1 chunks do not hold what they should and are left out"),
+        ("gaps", "2 pieces by their times, starting at 0, 1.6 s"),
+    ]
+
+
+@pytest.mark.parametrize("count", ["5", "30000000", "999999999999", "0", "-4", "x", ""])
+def test_a_number_of_channels_that_no_chunk_holds(tmp_path, count):
+    path = write_xdf(tmp_path / "a.xdf", [amplifier()])
+    changed(path, replaced(b"<channel_count>4<", f"<channel_count>{count}<".encode()))
+    assert refused(path) == (
+        f"expected samples of {count or 'no'} channels in the EEG stream, no chunk of it holds them; it is damaged, "
+        "copy it again"
+    )
+
+
+def test_markers_that_lie_are_left_out(tmp_path):
+    path = write_xdf(tmp_path / "a.xdf", [amplifier(), markers((1, "go")), markers((2, "x")), markers((3, "y"))])
+    lie = b"\x04" + (30_000_000).to_bytes(4, "little")
+
+    def change(chunks):
+        *others, first, second, third = chunks
+        others[2] = others[2].replace(b"<channel_count>1<", b"<channel_count>30000000<")
+        return [*others, first, second[:6] + lie + second[11:], third]
+
+    recording = read_recording(changed(path, change))
+    assert [(e.label, e.start_sample) for e in recording.events] == [("y", 750)]
+    assert [note.message for note in recording.notes] == ["2 chunks do not hold what they should and are left out"]
+
+
+def test_empty_chunks_hold_no_channels(tmp_path):
+    path = write_xdf(tmp_path / "a.xdf", [amplifier(n=100)])
+    changed(path, replaced(b"<channel_count>4<", b"<channel_count>30000000<"))
+    changed(path, lambda chunks: [*chunks[:2], chunks[2][:6] + b"\x01\x00"])
+    assert "no chunk of it holds them" in refused(path)
+
+
+def test_only_the_first_header_of_a_stream_counts(tmp_path):
+    path = write_xdf(tmp_path / "a.xdf", [amplifier()])
+    again = replaced(b"<channel_count>4<", b"<channel_count>30000000<")
+    changed(path, lambda chunks: [*chunks[:5], *again(chunks[1:2]), *chunks[5:]])
+    recording = read_recording(path)
+    assert recording.data_uv.shape == (4, 2000)
+    assert codes(recording) == ["damaged"]
+
+
+@pytest.mark.parametrize("damage", [b"\x07", b"\x08" + b"\x7f" * 8, b"\x01\x01"])
+@pytest.mark.parametrize("boundary", [True, False])
+def test_damage_in_the_middle(tmp_path, damage, boundary):
+    """What follows the next boundary is read; without one, the rest is not taken for the end of a cut file."""
+    path = write_xdf(tmp_path / "a.xdf", [amplifier()])
+    chunks = bodies(path.read_bytes())
+    rest = [*chunks[7:10], *([BOUNDARY] if boundary else []), *chunks[10:]]
+    front = joined(chunks[:7])
+    path.write_bytes(front + damage + joined(rest)[4:])
+    recording = read_recording(path)
+    assert recording.data_uv.shape == (4, 500 + 1200 * boundary)
+    note = recording.notes[0]
+    if damage[0] == 8 and not boundary:  # as a cut file's last chunk
+        assert note.code == "truncated"
+    else:
+        n = len(damage) + len(joined(rest[: 4 if boundary else None])) - 4
+        assert (note.code, note.message) == (
+            "damaged", f"{n} bytes, from byte {len(front)} on, are damaged and left out"
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(b"<channels>", b"<channels>none</channels><channels>"), (b"<channel>", b"<channel>x</channel><channel>"),
+     (b"<desc>", b"<desc>none</desc><desc>"), (b"<label>Fp1", b"<label><a>Fp1</a></label><label>Fp1")],
+)  # fmt: skip
+def test_descriptions_of_another_form(tmp_path, old, new):
+    """They are passed over, as if the stream said nothing."""
+    recording = read_recording(changed(write_xdf(tmp_path / "a.xdf", [amplifier()]), replaced(old, new)))
+    assert recording.ch_names[0] == "Ch1"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(b"<nominal_srate>250.0<", b"<nominal_srate><a>1</a><"), (b"<nominal_srate>", b"<x>"), (b"<info>", b"<html>"),
+     (b"<channel_format>float32<", b"<channel_format>float31<")],
+)  # fmt: skip
+def test_headers_of_another_form_are_refused(tmp_path, old, new):
+    assert refused(changed(write_xdf(tmp_path / "a.xdf", [amplifier()]), replaced(old, new)))
+
+
+def test_packed_files_that_are_damaged(tmp_path):
+    path = write_xdf(tmp_path / "a.xdfz", [amplifier()])
+    content = path.read_bytes()
+    path.write_bytes(content[:10] + b"\xff" * 40 + content[50:])  # in the first block
+    assert refused(path).startswith("expected an XDF file, but Error -3 while decompressing data")
+    path.write_bytes(content[:2000])
+    assert refused(path).startswith("expected an XDF file, but Compressed file ended")
+    path.write_bytes(gzip.compress(bytes(2**24)))
+    assert refused(path).startswith("expected an XDF file, got one that begins with b'\\x00")
+    path.write_bytes(gzip.compress(b"XDF:" + bytes(2**24)))
+    assert refused(path) == (
+        "expected an XDF file, got one that unpacks to more than 200 times its size; it is damaged, copy it again"
+    )
+
+
+@pytest.mark.parametrize("form", ["int32", "float32"])
+def test_a_trigger_line_at_a_constant_rate_gives_its_changes(tmp_path, form):
+    values = np.repeat([0, 7, 0, 9, 5, 0], 100)[:, None]
+    line = Stream(values, FROM_S + np.arange(600) / 100, name="line", kind="Trigger", form=form, rate_hz=100)
+    recording = read_recording(write_xdf(tmp_path / "a.xdf", [amplifier(), line]))
+    assert [(e.label, e.start_sample) for e in recording.events] == [("7", 250), ("9", 750), ("5", 1000)]
+
+
+def test_large_numbers_as_markers_stay_apart(tmp_path):
+    buttons = Stream([[1234567], [1234568]], [FROM_S + 1, FROM_S + 2], kind="Events", form="int32", rate_hz=0)
+    recording = read_recording(write_xdf(tmp_path / "a.xdf", [amplifier(), buttons]))
+    assert [event.label for event in recording.events] == ["1234567", "1234568"]
+
+
+def test_times_that_fall_are_no_matter_of_rows(tmp_path):
+    eeg = amplifier(stamps_s=FROM_S + np.concatenate([np.arange(1000), np.arange(1000)]) / 250)
+    assert refused(write_xdf(tmp_path / "a.xdf", [eeg])) == (
+        "expected times that rise, sample 1001 goes back 3.996 s; the stream's times are damaged, leave the file out"
+    )

@@ -45,7 +45,12 @@ class Timing:
 
 
 def read_stamps(
-    path: Path, stamps: Float64[np.ndarray, " T"], unit: str | None, stated_hz: float | None = None
+    path: Path,
+    stamps: Float64[np.ndarray, " T"],
+    unit: str | None,
+    stated_hz: float | None = None,
+    *,
+    mend: str = "",
 ) -> Timing:
     """Finds rate and gaps.
 
@@ -54,6 +59,7 @@ def read_stamps(
         stamps: a time for each sample, from any zero.
         unit: `s`, `ms`, `us`, `ns`; None = not stated, and told by the rate that it gives.
         stated_hz: the rate that the user or a file beside it states; None = unknown.
+        mend: what to do about times that are missing or fall; empty = what one does in a table.
 
     Raises:
         UserError: fewer than two stamps, one is missing, they go back or are not evenly spaced, contradict the stated
@@ -63,9 +69,12 @@ def read_stamps(
         raise UserError(f"{path}: expected at least two samples to tell a rate from their times, got {len(stamps)}")
     if not np.isfinite(stamps).all():
         row = int(np.argmin(np.isfinite(stamps))) + 1
-        raise UserError(f"{path}: expected a time in each row, sample {row} has none; fill it in or remove the row")
+        raise UserError(
+            f"{path}: expected a time for each sample, sample {row} has none; {mend or 'fill it in or remove the row'}"
+        )
+    mend = mend or "sort the rows by time"
     if stamps[-1] <= stamps[0]:
-        raise UserError(f"{path}: expected times that rise, got {stamps[0]:g} to {stamps[-1]:g}; sort the rows by time")
+        raise UserError(f"{path}: expected times that rise, got {stamps[0]:g} to {stamps[-1]:g}; {mend}")
     notes: list[Note] = []
     if unit is None and _counts(stamps):
         if stated_hz is None:
@@ -84,9 +93,7 @@ def read_stamps(
     steps_s = np.diff(times_s)
     if (worst_s := -steps_s.min()) > _MAX_BACK_S:
         row = int(steps_s.argmin()) + 2
-        raise UserError(
-            f"{path}: expected times that rise, sample {row} goes back {worst_s:g} s; sort the rows by time"
-        )
+        raise UserError(f"{path}: expected times that rise, sample {row} goes back {worst_s:g} s; {mend}")
     if worst_s > 0:
         notes.append(
             Note("time_jitter", f"{int((steps_s < 0).sum())} times lie up to {worst_s:.3g} s before the one in front; "

@@ -8,7 +8,10 @@ thousandth, its rate stands and all times are told in its seconds.
 import gzip
 import io
 import logging
-from collections.abc import Callable, Iterator
+import re
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -40,8 +43,14 @@ from bothways.eeg.stamps import read_stamps
 from bothways.errors import UserError
 
 XDF_ENDINGS = (".xdf", ".xdfz")
-_STREAM_HEADER, _SAMPLES = 2, 3
-_WITH_STREAM = (2, 3, 4, 6)  # header, samples, clock offset, footer
+_STREAM_HEADER, _SAMPLES, _CLOCK = 2, 3, 4
+_TAGS = range(1, 7)
+_WITH_STREAM = (2, 3, 4, 6)  # the last is the footer
+_BOUNDARY = bytes.fromhex("43a546dccbf5410fb30ed5467383cbe4")
+_WIDTHS = {"float32": 4, "double64": 8, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "string": 0}
+"""Bytes of a value; strings state theirs."""
+_MOST_PACKED = 200
+"""An `.xdfz` unpacks to less than so many times its size."""
 _SAME_RATE = 1e-3
 """Clocks differ by less than this share; a stated rate further from the measured one is wrong."""
 _NO_DIFFERENCE = 1e-5
@@ -111,23 +120,16 @@ def _load(path: Path, notes: list[Note]) -> tuple[dict[str, Any], list[dict[str,
     """Returns the EEG stream, the streams of markers and the file's header."""
     import pyxdf
 
+    content = _content(path)
     log = _Log()
-    with gzip.open(path) if path.suffix.lower() == ".xdfz" else path.open("rb") as file:
-        try:
-            content = file.read()
-        except (EOFError, gzip.BadGzipFile) as problem:
-            raise UserError(f"{path}: expected an XDF file, but {problem}; copy it again") from None
-    if content[:4] != b"XDF:":
-        what = f"one that begins with {content[:16]!r}" if content else "an empty one"
-        raise UserError(f"{path}: expected an XDF file, got {what}; check that it was copied whole")
-    chunks = list(_chunks(content))
-    whole = chunks[-1][3] if chunks else 4
     logger = logging.getLogger("pyxdf")
     logger.addHandler(log)
     was, logger.propagate = logger.propagate, False
     try:
-        wanted = _choose(path, content, chunks)
-        streams, header = pyxdf.load_xdf(io.BytesIO(content[:whole]), wanted, dejitter_timestamps=False, verbose=False)
+        wanted, chunks = _choose(path, content, _chunks(content, notes), notes)
+        sound = b"".join([content[:4], *(memoryview(content)[chunk.starts : chunk.ends] for chunk in chunks)])
+        del content
+        streams, header = pyxdf.load_xdf(io.BytesIO(sound), wanted, dejitter_timestamps=False, verbose=False)
     except (UserError, MemoryError):
         raise
     except Exception as problem:  # of damaged files all kinds
@@ -136,11 +138,30 @@ def _load(path: Path, notes: list[Note]) -> tuple[dict[str, Any], list[dict[str,
     finally:
         logger.removeHandler(log)
         logger.propagate = was
-    if whole < len(content):
-        notes.append(Note("truncated", f"the last {len(content) - whole} bytes are part of a chunk and are left out"))
     notes += [Note("reader", text) for text in dict.fromkeys(log.errors)]
     (eeg,) = (stream for stream in streams if stream["info"]["stream_id"] == wanted[0])
     return eeg, [stream for stream in streams if stream is not eeg], header
+
+
+def _content(path: Path) -> bytearray:
+    """The file's bytes, unpacked; no more of them than an XDF file can have."""
+    most = _MOST_PACKED * path.stat().st_size + 2**20
+    content = bytearray()
+    with gzip.open(path) if path.suffix.lower() == ".xdfz" else path.open("rb") as file:
+        try:
+            while content[:4] in (b"", b"XDF:") and len(content) <= most and (piece := file.read(2**20)):
+                content += piece
+        except (EOFError, gzip.BadGzipFile, zlib.error) as problem:
+            raise UserError(f"{path}: expected an XDF file, but {problem}; copy it again") from None
+    if content[:4] != b"XDF:":
+        what = f"one that begins with {bytes(content[:16])!r}" if content else "an empty one"
+        raise UserError(f"{path}: expected an XDF file, got {what}; check that it was copied whole")
+    if len(content) > most:
+        raise UserError(
+            f"{path}: expected an XDF file, got one that unpacks to more than {_MOST_PACKED} times its size; it is "
+            "damaged, copy it again"
+        )
+    return content
 
 
 class _Log(logging.Handler):
@@ -154,34 +175,70 @@ class _Log(logging.Handler):
         self.errors.append(shown(" ".join(record.getMessage().split())[:300]))
 
 
-def _chunks(content: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """Yields tag, stream (-1 = none), and where the content of each whole chunk begins and ends."""
-    at = 4
-    while content[at : at + 1] in (b"\1", b"\4", b"\x08"):
-        begins = at + 1 + content[at]
-        at = begins + int.from_bytes(content[at + 1 : begins], "little")
-        if not begins + 2 <= at <= len(content):
-            return
+@dataclass(frozen=True)
+class _Chunk:
+    """One chunk: it starts with its length, its content begins behind its tag and stream (-1 = it is of none)."""
+
+    tag: int
+    stream: int
+    starts: int
+    begins: int
+    ends: int
+
+
+def _chunks(content: bytearray, notes: list[Note]) -> list[_Chunk]:
+    """Finds the whole chunks; behind damage they go on at the next boundary, if the file has any."""
+    chunks: list[_Chunk] = []
+    holes: list[tuple[int, int]] = []
+    at, n = 4, len(content)
+    while at < n:
+        length, begins = _length(content, at)
+        ends = begins + length
         tag = int.from_bytes(content[begins : begins + 2], "little")
-        if tag in _WITH_STREAM:
-            yield tag, int.from_bytes(content[begins + 2 : begins + 6], "little"), begins + 6, at
-        else:
-            yield tag, -1, begins + 2, at
+        head = 6 if tag in _WITH_STREAM else 2
+        if head <= length <= n - begins and tag in _TAGS:
+            stream = int.from_bytes(content[begins + 2 : begins + 6], "little") if head == 6 else -1
+            chunks.append(_Chunk(tag, stream, at, begins + head, ends))
+            at = ends
+            continue
+        found = content.find(_BOUNDARY, at)
+        if found < 0 and ends > n:
+            notes.append(Note("truncated", f"the last {n - at} bytes are part of a chunk and are left out"))
+            break
+        holes.append((at, n if found < 0 else found + len(_BOUNDARY)))
+        at = holes[-1][1]
+    if holes:
+        lost, where = sum(b - a for a, b in holes), listed([str(a) for a, _ in holes])
+        notes.append(Note("damaged", f"{lost} bytes, from byte {where} on, are damaged and left out"))
+    return chunks
 
 
-def _choose(path: Path, content: bytes, chunks: list[tuple[int, int, int, int]]) -> list[int]:
-    """Returns the numbers of the EEG stream and, behind it, of those that hold markers."""
+def _length(content: bytearray, at: int) -> tuple[int, int]:
+    """Returns a number of one, four or eight bytes, behind the byte that says how many; -1 = it says something else."""
+    begins = at + 1 + content[at]
+    return int.from_bytes(content[at + 1 : begins], "little") if content[at] in (1, 4, 8) else -1, begins
+
+
+def _choose(path: Path, content: bytearray, chunks: list[_Chunk], notes: list[Note]) -> tuple[list[int], list[_Chunk]]:
+    """Returns the numbers of the EEG stream and of those that hold markers, and the sound chunks of these.
+
+    What pyxdf is given holds what it states: it would take memory for whatever that is.
+    """
     from defusedxml.ElementTree import fromstring
 
+    headers: dict[int, _Chunk] = {}
+    for chunk in chunks:
+        if chunk.tag == _STREAM_HEADER:
+            headers.setdefault(chunk.stream, chunk)
     found: dict[int, dict[str, str]] = {}
-    for tag, stream, begins, ends in chunks:
-        if tag == _STREAM_HEADER:
-            try:
-                xml = fromstring(content[begins:ends].decode("utf-8", "replace"))
-            except ParseError as problem:
-                raise UserError(f"{path}: the header of stream {stream} is damaged: {problem}; copy it again") from None
-            found[stream] = {key: (xml.findtext(key) or "").strip() for key in ("name", "type", "channel_format")}
-    filled = {stream for tag, stream, _, _ in chunks if tag == _SAMPLES}
+    for stream, chunk in headers.items():
+        try:
+            xml = fromstring(content[chunk.begins : chunk.ends].decode("utf-8", "replace"))
+        except ParseError as problem:
+            raise UserError(f"{path}: the header of stream {stream} is damaged: {problem}; copy it again") from None
+        keys = ("name", "type", "channel_format", "channel_count")
+        found[stream] = {key: (xml.findtext(key) or "").strip() for key in keys}
+    filled = {chunk.stream for chunk in chunks if chunk.tag == _SAMPLES}
     numeric = [
         stream for stream, info in found.items() if info["channel_format"] != "string" and info["type"].lower() == "eeg"
     ]
@@ -192,11 +249,52 @@ def _choose(path: Path, content: bytes, chunks: list[tuple[int, int, int, int]])
         names = listed([f"{found[s]['name']} ({found[s]['type'] or 'no type'})" for s in eeg or found]) or "none"
         what = "save each as a file of its own" if eeg else "set the stream's type to EEG when recording"
         raise UserError(f"{path}: expected one stream of type EEG, got {names}; {what}")
-    return eeg + [
+    wanted = eeg + [
         stream
         for stream, info in found.items()
         if stream in filled and (info["channel_format"] == "string" or info["type"].lower() in _MARKERS)
     ]
+    sound, damaged = [], 0
+    for chunk in chunks:
+        if chunk.stream not in (-1, *wanted):
+            continue
+        n = 1
+        if chunk.tag == _SAMPLES:
+            n = _n_samples(content, chunk, found[chunk.stream])
+        if chunk.tag == _CLOCK and chunk.ends - chunk.begins != 16:
+            n = -1
+        if chunk.tag == _STREAM_HEADER and chunk is not headers[chunk.stream]:
+            n = -1
+        sound += [chunk] * (n > 0)
+        damaged += n < 0
+    if damaged:
+        notes.append(Note("damaged", f"{damaged} chunks do not hold what they should and are left out"))
+    filled = {chunk.stream for chunk in sound if chunk.tag == _SAMPLES}
+    if eeg[0] not in filled:
+        raise UserError(
+            f"{path}: expected samples of {shown(found[eeg[0]]['channel_count'][:40]) or 'no'} channels in the EEG "
+            "stream, no chunk of it holds them; it is damaged, copy it again"
+        )
+    return [stream for stream in wanted if stream in filled], [c for c in sound if c.stream in (-1, *filled)]
+
+
+def _n_samples(content: bytearray, chunk: _Chunk, info: dict[str, str]) -> int:
+    """How many samples a chunk holds; -1 = not as many, of as many channels, as are stated."""
+    if not re.fullmatch(r"0*[1-9]\d{0,8}", info["channel_count"]) or chunk.begins == chunk.ends:
+        return -1
+    n_channels, width = int(info["channel_count"]), _WIDTHS.get(info["channel_format"], 0)
+    n, at = _length(content, chunk.begins)
+    for _ in range(n):
+        if at >= chunk.ends:
+            return -1
+        at += 9 if content[at] else 1  # the time is left out where it follows from the one before
+        at += n_channels * width
+        for _ in range(0 if width else n_channels):
+            if at >= chunk.ends:
+                return -1
+            length, begins = _length(content, at)
+            at = begins + max(length, 0)
+    return n if at == chunk.ends else -1
 
 
 def _first(holder: Any, *keys: str) -> Any:
@@ -210,7 +308,8 @@ def _first(holder: Any, *keys: str) -> Any:
 def _described(stream: dict[str, Any]) -> tuple[list[str], list[str], list[str], Float64[np.ndarray, "C 3"]]:
     """Returns label, type, unit and position of each channel; "" and NaN where the stream says nothing."""
     n = stream["time_series"].shape[1]
-    described = (_first(stream["info"], "desc", "channels") or {}).get("channel") or []
+    channels = _first(stream["info"], "desc", "channels")
+    described = channels.get("channel", []) if isinstance(channels, dict) else []
     if len(described) != n:  # then it is not known which is which
         described = [None] * n
 
@@ -231,23 +330,36 @@ def _described(stream: dict[str, Any]) -> tuple[list[str], list[str], list[str],
 
 
 def _marks(stream: dict[str, Any]) -> list[tuple[float, str]]:
-    """Returns (time, label) of each marker; the values of several channels stand behind each other."""
+    """Returns (time, label) of each marker; the values of several channels stand behind each other.
+
+    Of numbers at a constant rate, a trigger line, only a change to another one than 0 is a marker.
+    """
+    times_s, series = stream["time_stamps"], stream["time_series"]
+    if _rate_hz(stream) > 0 and isinstance(series, np.ndarray):
+        series = np.nan_to_num(series)
+        begins = np.flatnonzero(((series[1:] != series[:-1]) & (series[1:] != 0)).any(1)) + 1
+        times_s, series = times_s[begins], series[begins]
     marks = []
-    for time_s, values in zip(stream["time_stamps"], stream["time_series"]):
-        texts = [value if isinstance(value, str) else f"{value:g}" for value in values]
+    for time_s, values in zip(times_s, series):
+        texts = [f"{value:g}" if isinstance(value, np.floating) else str(value) for value in values]
         if (label := " ".join(" ".join(texts).split())) and np.isfinite(time_s):
             marks.append((float(time_s), label))
     return marks
 
 
+def _rate_hz(stream: dict[str, Any]) -> float:
+    """The stated rate; 0 = none."""
+    try:
+        return float(_first(stream["info"], "nominal_srate") or 0)
+    except (TypeError, ValueError):
+        return 0.0
+
+
 def _times(path: Path, eeg: dict[str, Any], notes: list[Note]) -> tuple[float, list[Segment], Callable[[float], float]]:
     """Returns rate, segments, and what turns the recorder's times into seconds since the first sample."""
     stamps = np.asarray(eeg["time_stamps"], np.float64)
-    timing = read_stamps(path, stamps, "s")
-    try:
-        stated_hz = float(_first(eeg["info"], "nominal_srate") or 0)
-    except ValueError:
-        stated_hz = 0.0
+    timing = read_stamps(path, stamps, "s", mend="the stream's times are damaged, leave the file out")
+    stated_hz = _rate_hz(eeg)
     agree = stated_hz > 0 and abs(timing.sfreq_hz / stated_hz - 1) <= _SAME_RATE
     sfreq_hz = checked_rate(path, stated_hz if agree else timing.sfreq_hz)
     longest = max(timing.segments, key=lambda segment: segment.stop - segment.start)
