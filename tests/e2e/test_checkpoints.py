@@ -1,4 +1,4 @@
-"""A checkpoint serves as a run while the run itself is not finished; `auto` and `minutes` through whole commands."""
+"""A checkpoint serves as a run while the run itself is not finished; `auto` and a finished run through whole commands."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,11 @@ def test_auto_is_said_and_kept(chain: Chain, tmp_path: Path, stop_after: pytest.
     size = int(str(warned[0].message).rpartition(" ")[2])
     stop_after.undo()
     with pytest.warns(BothwaysWarning, match=rf"batch_size: auto = {size}$"):
-        run.pretrain(chain.store, tmp_path / "run", changes=settings)
+        made = run.pretrain(chain.store, tmp_path / "run", changes=settings)
+    again = run.pretrain(chain.store, tmp_path / "run", changes=settings)
+    assert not made.pop("finished_before")
+    assert again.pop("finished_before")
+    assert again == made
     assert f"batch_size = {size}\n" in (tmp_path / "run" / "recipe.toml").read_text()
     log = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert log[-1]["step"] == 6

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from commands import sets, wait_for
 from people import TINY, WINDOWS, Chain
 
@@ -21,6 +23,7 @@ if [ "$1" = show ]; then echo 127.0.0.1; else echo "$@" >> requeued; fi
 """
 
 
+@pytest.mark.slow
 def test_the_script_stops_in_time_and_queues_itself_again(chain: Chain, tmp_path: Path) -> None:
     (script,) = re.findall(
         r"^```bash\n(.*?)^```$", DOCUMENT.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
