@@ -1,4 +1,4 @@
-"""A checkpoint serves as a run while the run itself is not finished; `auto` and a finished run through whole commands."""
+"""Checkpoints serve as runs before the run is finished; `auto` and a finished run through whole commands."""
 
 import json
 from pathlib import Path
