@@ -57,8 +57,8 @@ def encoder_step(config: EncoderConfig) -> Callable[[], None]:
     return step
 
 
-def model_step(batch_size: int, encoder: EncoderConfig) -> Callable[[], None]:
-    """Returns a function that does one pretraining step of a model with default patches: 19 channels × 10 s, 200 Hz."""
+def pretraining_model(encoder: EncoderConfig) -> Model:
+    """Returns a model with default patches and both decoders."""
     config = ModelConfig(encoder=encoder, patches=PatchConfig(), signal=SignalConfig())
     embedding = build_embedding(config)
     heads = {
@@ -66,14 +66,18 @@ def model_step(batch_size: int, encoder: EncoderConfig) -> Callable[[], None]:
     }
     model = Model(config.model_copy(update={"heads": heads}), embedding).train()
     model.initialise(0)
-    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    return model
+
+
+def pretraining_batch(batch_size: int) -> dict[str, torch.Tensor]:
+    """Returns windows of noise as the default model is pretrained on: 19 channels × 10 s at 200 Hz, some hidden."""
     rng = generator("benchmark", 0)
     positions = rng.normal(size=(N_CHANNELS, 3))
     near = neighbours(np.linalg.norm(positions[:, None] - positions[None], axis=2))
     available = np.ones((N_CHANNELS, N_PATCHES), dtype=bool)
     masked = [block_positions(available, near, MaskingConfig(), rng) for _ in range(batch_size)]
     drawn = [actions(m, available, MaskingConfig(), rng) for m in masked]
-    batch = {
+    return {
         "signals": torch.randn(batch_size, N_CHANNELS, 2000),
         "log_scale_uv": torch.ones(batch_size, N_CHANNELS),
         "positions": torch.tensor(positions, dtype=torch.float32)[None, :, None].repeat(batch_size, 1, 2, 1),
@@ -82,6 +86,12 @@ def model_step(batch_size: int, encoder: EncoderConfig) -> Callable[[], None]:
         "action": torch.tensor(np.stack([a for a, _ in drawn])),
         "replacement": torch.tensor(np.stack([r for _, r in drawn])),
     }
+
+
+def model_step(batch_size: int, encoder: EncoderConfig) -> Callable[[], None]:
+    """Returns a function that does one pretraining step of a model with default patches."""
+    model, batch = pretraining_model(encoder), pretraining_batch(batch_size)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 
     def step() -> None:
         model.loss(model(batch).losses).backward()

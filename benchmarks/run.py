@@ -9,7 +9,7 @@ from pathlib import Path
 
 from timing import Figures, pin_threads, table, warn_if_busy, write_results
 
-PARTS = ("encoder", "peers", "prepare", "reads", "memory")  # modules of this folder with `run() -> Figures`
+PARTS = ("encoder", "peers", "prepare", "reads", "memory", "loop")  # modules of this folder with `run() -> Figures`
 
 
 def main(chosen: list[str]) -> int:

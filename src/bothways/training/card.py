@@ -106,7 +106,7 @@ def _objective(model: Model, settings: Mapping[str, Any], manifest: Mapping[str,
         lines.append(f"- windows of {settings['windows']['window_s']:g} s")
     if lines and "training" in settings:
         training = settings["training"]
-        steps = manifest.get("result", {}).get("steps", training["steps"])
+        steps = manifest.get("result", {}).get("steps", manifest.get("step", training["steps"]))
         lines.append(f"- {steps} steps of {training['batch_size']}, seed {training['seed']}")
     return lines
 

@@ -241,7 +241,8 @@ def open_run(
     Raises:
         UserError: `path` is no run, another process trains it, or it was begun with other settings or data.
     """
-    check_place(path, overwrite=overwrite, inputs=inputs)
+    if team.first:  # the others may come when it is there
+        check_place(path, overwrite=overwrite, inputs=inputs)
     mine = {
         **settings.model_dump(mode="json"), **depends_on,
         "torch": torch.__version__, "threads": torch.get_num_threads(), "processes": team.size,

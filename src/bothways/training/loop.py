@@ -237,7 +237,7 @@ class _Training:
         for number, part in enumerate(parts):
             # Dropout, too, is a function of (seed, step): a resumed run needs no generator's state.
             place = state.step * self.plan.n_parts + number * team.size + team.rank
-            torch.manual_seed((config.seed << 32) + place)
+            _seed((config.seed << 32) + place, team.device)
             with self.spread.last_part(number == len(parts) - 1):
                 with torch.autocast(team.device.type, torch.bfloat16, enabled=self.bf16):
                     losses = self.spread.wrapped(part).losses
@@ -403,6 +403,13 @@ class _Training:
     def _goes_on(self) -> str:
         where = f"step {self.state.step} is saved; " if self.run is not None else ""
         return f"{self.title}: stopped by a signal; {where}to go on, run the same command again"
+
+
+def _seed(seed: int, device: torch.device) -> None:
+    if device.type == "cpu":
+        torch.default_generator.manual_seed(seed)  # the other seeds devices that are not there, for 0.3 ms a step
+    else:
+        torch.manual_seed(seed)
 
 
 def _in_bf16(config: TrainingConfig) -> bool:
