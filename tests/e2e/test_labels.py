@@ -84,7 +84,7 @@ def test_a_dry_run_counts_and_stops(bothways: Call, store: Path, recipe: Path, t
     assert code == 0
     plan: dict[str, Any] = json.loads(out)
     assert plan["windows"]["test"] == {"rest": 4, "task": 5}
-    assert plan.keys() == {"classes", "split", "windows", "counts", "notes"}
+    assert plan.keys() == {"classes", "split", "without_windows", "windows", "counts", "notes"}
 
 
 def test_a_dry_run_of_too_few_people_counts_all(bothways: Call, tmp_path: Path) -> None:
@@ -122,6 +122,67 @@ def test_a_class_that_somebody_lacks_is_seen(bothways: Call, store: Path, tmp_pa
     assert ["train", "2", "0", "10"] in lines
     assert out.index("train: 2 people, windows: 10 a, 10 b") < out.index("parameters")
     assert "warning: the validation subjects have no window of a" in err
+
+
+def test_a_class_that_nobody_in_training_has_ends_a_training_and_no_dry_run(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "l.csv").write_text("subject,label\n0,a\n1,a\n2,b\n3,b\n4,b\n")
+    (tmp_path / "split.json").write_text(json.dumps({"train": ["0"], "validation": ["3"], "test": ["1", "4"]}))
+
+    def finetune(**more: Any) -> dict[str, Any]:
+        return run.finetune("scratch", store, tmp_path / "l.csv", tmp_path / "run", split=tmp_path / "split.json",
+                            changes=SHORT, **more)  # fmt: skip
+
+    with pytest.warns(BothwaysWarning):
+        plan = finetune(dry_run=True)
+    assert "the train subjects have no window of b" in plan["notes"]
+    assert plan["counts"] == {
+        "train": {"0": {"a": 10, "b": 0}}, "validation": {"3": {"a": 0, "b": 10}},
+        "test": {"1": {"a": 10, "b": 0}, "4": {"a": 0, "b": 10}},
+    }  # fmt: skip
+    with pytest.raises(UserError, match="no training subject has b; choose another split or seed"):
+        finetune()
+
+
+def test_a_split_may_name_people_without_a_label_or_a_window(store: Path, tmp_path: Path) -> None:
+    split = {"train": ["0", "1", "2"], "validation": ["3"], "test": ["4"]}
+    (tmp_path / "split.json").write_text(json.dumps(split))
+    (tmp_path / "l.csv").write_text("file,onset_s,duration_s,label\n" + "".join(
+        f"sub-{person}.edf,{at},12,{label}\n" for person in (0, 4) for at, label in ((0, "a"), (12, "b"))
+    ))  # fmt: skip
+
+    def finetune(**more: Any) -> dict[str, Any]:
+        return run.finetune("scratch", store, tmp_path / "l.csv", tmp_path / "run", split=tmp_path / "split.json",
+                            changes=SHORT, **more)  # fmt: skip
+
+    with pytest.warns(BothwaysWarning):
+        result = finetune()
+    assert "2 people of the split's train have no labelled window and are left out: 1, 2" in result["notes"]
+    assert result["without_windows"] == {"train": ["1", "2"], "validation": ["3"]}
+    assert [result["split"][part] for part in ("train", "validation", "test")] == [("0",), (), ("4",)]
+    assert result["windows"]["train"] == {"a": 4, "b": 4}
+    assert list(run.evaluate(tmp_path / "run")["model"]["subjects"]) == ["4"]
+    for part, message in (
+        ("test", "the data has no subject 9"),
+        ("train", "expected somebody in train with a labelled"),
+    ):
+        people = split | {"test": ["4", "9"]} if part == "test" else split | {"train": ["1", "2"]}
+        (tmp_path / "split.json").write_text(json.dumps(people))
+        with pytest.raises(UserError, match=message):
+            finetune(overwrite=True)
+
+
+def test_pretraining_leaves_out_whose_recordings_are_too_short(tmp_path: Path) -> None:
+    for person, seconds in enumerate((30, 30, 2, 30)):
+        write_edf(tmp_path / "data" / f"sub-{person}.edf", alpha_uv("open", person, seconds=seconds), CHANNELS)
+    store = run.prepare([tmp_path / "data"], tmp_path / "store")["store"]
+    (tmp_path / "split.json").write_text(json.dumps({"train": ["0", "1", "2"], "test": ["3"]}))
+    with pytest.warns(BothwaysWarning):
+        result = run.pretrain(store, tmp_path / "run", changes=SHORT, split=tmp_path / "split.json")
+    assert "1 people of the split's train have no window of 3 s and are left out: 2" in result["notes"]
+    assert (result["without_windows"], result["subjects"]) == ({"train": ["2"]}, 1)
+    (tmp_path / "split.json").write_text(json.dumps({"train": ["2"], "test": ["3"]}))
+    with pytest.raises(UserError, match="expected somebody in train with a window of 3 s, got nobody"):
+        run.pretrain(store, tmp_path / "other", changes=SHORT, split=tmp_path / "split.json")
 
 
 @pytest.mark.parametrize(
@@ -219,6 +280,5 @@ def test_b35_imbalance(shared: Path, tmp_path: Path) -> None:
     (tmp_path / "split.json").write_text(json.dumps(split | {"train": ["02", "04"], "validation": []}))
     with pytest.raises(UserError, match="no training subject has seiz; choose another split"):
         run.finetune(
-            "scratch", tmp_path / "store", "events", tmp_path / "run", changes=changes, split=tmp_path / "split.json",
-            dry_run=True,
-        )  # fmt: skip
+            "scratch", tmp_path / "store", "events", tmp_path / "run", changes=changes, split=tmp_path / "split.json"
+        )

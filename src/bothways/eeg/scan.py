@@ -93,13 +93,14 @@ def as_paths(paths: Any) -> list[str | Path | Recording]:
     Raises:
         UserError: one of them is neither.
     """
-    some = [paths] if isinstance(paths, str | os.PathLike | Recording) else paths
-    some = list(some) if isinstance(some, Iterable) else [some]
-    for one in some:
+    alone = isinstance(paths, str | os.PathLike | Recording) or not isinstance(paths, Iterable)
+    some: list[str | Path | Recording] = []
+    for one in [paths] if alone else paths:
         if not isinstance(one, str | os.PathLike | Recording):
             raise UserError(
                 f"expected paths, or recordings as `from_array` or `from_mne` make them, got {type(one).__name__}"
             )
+        some.append(one if isinstance(one, str | Recording) else Path(one))
     return some
 
 

@@ -75,6 +75,27 @@ class Split:
                 "correct the split or the data"
             )
 
+    def among(self, subjects: Iterable[str], what: str) -> tuple[Split, dict[str, list[str]]]:
+        """Returns the split without those who have no entry in `subjects`, and who they are, by part.
+
+        Args:
+            subjects: whose windows there are.
+            what: what the others lack, for the error.
+
+        Raises:
+            UserError: nobody is left to train or to test on.
+        """
+        here = {str(subject) for subject in subjects}
+        absent = {part: [s for s in getattr(self, part) if s not in here] for part in PARTS}
+        for part in ("train", "test"):
+            if len(absent[part]) == len(getattr(self, part)):
+                raise UserError(
+                    f"split: expected somebody in {part} with a {what}, but {_some(absent[part])} have none; name "
+                    "others there"
+                )
+        kept = {part: tuple(s for s in getattr(self, part) if s in here) for part in PARTS}
+        return replace(self, **kept), {part: names for part, names in absent.items() if names}
+
     def save(self, path: Path) -> None:
         """Writes the split as JSON, atomically."""
         write_json(path, {"format": FORMAT, **asdict(self)})

@@ -5,7 +5,7 @@ import hashlib
 import platform
 import warnings
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -125,6 +125,15 @@ def guessed_subjects(store: eeg.Store, subjects: Collection[str]) -> list[str]:
     return [
         f"{len(guessed)} recordings have no subject in their path and count as a person each (e.g. {guessed[0]}); if a "
         "person has several, prepare again with --subject-from, or people are trained and tested on at once"
+    ]
+
+
+def absent_notes(absent: Mapping[str, Sequence[str]], what: str) -> list[str]:
+    """Returns a note for each part of a split of which some people have no windows and are left out."""
+    return [
+        f"{len(people)} people of the split's {part} have no {what} and are left out: {', '.join(people[:8])}"
+        + (f" and {len(people) - 8} more" if len(people) > 8 else "")
+        for part, people in absent.items()
     ]
 
 

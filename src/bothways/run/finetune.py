@@ -25,6 +25,7 @@ from bothways.files import sha256_file
 from bothways.model import LoadReport, Model, check_sizes, load_weights
 from bothways.run.common import (
     Sources,
+    absent_notes,
     check_contract,
     content_of,
     fill_channels,
@@ -52,6 +53,7 @@ from bothways.weights import WEIGHTS
 
 SCRATCH = "scratch"
 PARTS = ("train", "validation", "test")
+LABELLED = "labelled window"
 
 
 def finetune(
@@ -80,7 +82,8 @@ def finetune(
         out: the run's folder.
         recipe: TOML of `config.FinetuneConfig`.
         changes: `a.b=value` on top of it.
-        split: a split file; without it the subjects are divided by `training.seed` and the two fractions.
+        split: a split file; without it the subjects are divided by `training.seed` and the two fractions. Its people
+            without a labelled window are left out, with a note.
         overwrite: replace `out`; begin anew.
         force: go on with a stopped run although its settings or data have changed.
         dry_run: find the labels, cut the windows, divide the people and train nothing; too few people to divide are
@@ -88,14 +91,15 @@ def finetune(
         announce: called before the first step with what is known by then.
 
     Returns:
-        Known before the first step, and all of a dry run: `classes`, `split`, `windows` (per part and class), `counts`
-        (per part, subject and class), `notes`. After it: `run`, `finished_before` (it was there already, nothing was
-        done), `from`, `load_report`, `parameters`, `seconds`,
+        Known before the first step, and all of a dry run: `classes`, `split`, `without_windows` (who is left out of it,
+        per part), `windows` (per part and class), `counts` (per part, subject and class), `notes`. After it: `run`,
+        `finished_before` (it was there already, nothing was done), `from`, `load_report`, `parameters`, `seconds`,
         `windows_per_s`, `loss` (last), `validation` (metrics or None).
 
     Raises:
         UserError: the parts do not fit together: another contract, one class only, a class without a window, a
-            subject in two parts, a class that no training subject has, `out` was begun with others, …
+            subject in two parts or not in the store, a class that no training subject has (but for a dry run), `out`
+            was begun with others, …
         Interrupted: a signal came; what was done is saved.
     """
     out = Path(out)
@@ -136,16 +140,17 @@ def finetune(
     needed = 2 + (settings.validation_fraction > 0)
     if dry_run and split is None and len(people) < needed:
         notes.append(f"a split needs {needed} people or more, got {len(people)} with labels; add people to train")
-        return _announced({"all": people}, windows, classes, notes + guessed_subjects(store, set(people)), None)
-    chosen = _split(store, windows, settings, split)
+        return _announced({"all": people}, windows, classes, notes + guessed_subjects(store, set(people)), None, {})
+    chosen, absent = _split(store, windows, settings, split)
+    notes += absent_notes(absent, LABELLED)
     for part, lacking in check_classes(windows.label, windows.subject, chosen, classes).items():
-        if part == "train" and lacking:
+        if part == "train" and lacking and not dry_run:
             raise UserError(f"no training subject has {', '.join(lacking)}; choose another split or seed")
         if lacking and getattr(chosen, part):
             notes.append(f"the {part} subjects have no window of {', '.join(lacking)}")
     notes += guessed_subjects(store, {*chosen.train, *chosen.validation, *chosen.test})
     parts = {part: getattr(chosen, part) for part in PARTS}
-    plan = _announced(parts, windows, classes, notes, asdict(chosen))
+    plan = _announced(parts, windows, classes, notes, asdict(chosen), absent)
     if dry_run:
         return plan
 
@@ -251,6 +256,7 @@ def _announced(
     classes: list[str],
     notes: list[str],
     split: dict[str, Any] | None,
+    absent: dict[str, list[str]],
 ) -> dict[str, Any]:
     """Warns of the notes and returns what is known before the first step."""
     for note in notes:
@@ -259,13 +265,17 @@ def _announced(
     return {
         "classes": classes,
         "split": split,
+        "without_windows": absent,
         "windows": {part: counted["classes"] for part, counted in per_part.items()},
         "counts": {part: counted["subjects"] for part, counted in per_part.items()},
         "notes": notes,
     }
 
 
-def _split(store: eeg.Store, windows: eeg.Windows, settings: FinetuneConfig, path: str | Path | None) -> Split:
+def _split(
+    store: eeg.Store, windows: eeg.Windows, settings: FinetuneConfig, path: str | Path | None
+) -> tuple[Split, dict[str, list[str]]]:
+    """The people who have windows, in parts, and those of a split file who have none."""
     seed = settings.training.seed
     if path is None:
         split = split_subjects(
@@ -276,9 +286,10 @@ def _split(store: eeg.Store, windows: eeg.Windows, settings: FinetuneConfig, pat
         )
     else:
         split = Split.load(Path(path))
-    split.check_known(windows.subject.tolist())
+    split.check_known(recording.subject for recording in store.recordings)
     check_leak(split, identities(store))
-    return few_subjects(split, settings.labelled_subjects, seed) if settings.labelled_subjects else split
+    split, absent = split.among(windows.subject.tolist(), LABELLED)
+    return few_subjects(split, settings.labelled_subjects, seed) if settings.labelled_subjects else split, absent
 
 
 def _class_weights(windows: eeg.Windows) -> tuple[float, ...]:

@@ -9,11 +9,12 @@ from typing import Any
 from bothways import eeg
 from bothways.config import HeadConfig, ModelConfig, ObjectiveConfig, PretrainConfig, load_config
 from bothways.draws import generator
-from bothways.errors import BothwaysWarning
+from bothways.errors import BothwaysWarning, UserError
 from bothways.evaluation import Split
 from bothways.model import Model
 from bothways.run.common import (
     Sources,
+    absent_notes,
     content_of,
     fill_channels,
     fitted_batch,
@@ -43,15 +44,17 @@ def pretrain(
         out: the run's folder.
         recipe: TOML of `config.PretrainConfig`.
         changes: `a.b=value` on top of it.
-        split: a split file; only its training subjects are used, so that its test subjects stay unseen.
+        split: a split file; only its training subjects are used, so that its test subjects stay unseen. Those without
+            a window are left out, with a note.
         overwrite: replace `out`; begin anew.
         force: go on with a stopped run although its settings or data have changed.
 
     Returns:
         `run`, `finished_before` (it was there already, nothing was done), `windows`, `notes` (recordings without a
-        window), `subjects`, `validation_subjects`, `parameters`, `steps`, `best_step`, `seconds` (of all sittings),
-        `windows_per_s`, `wait_share` (of the time, for batches), `loss` (last), `reconstruction` (see
-        `eeg.reconstruction_errors`; on the validation subjects, else on the training ones).
+        window), `without_windows` (who of the split is left out for want of one, per part), `subjects`,
+        `validation_subjects`, `parameters`, `steps`, `best_step`, `seconds` (of all sittings), `windows_per_s`,
+        `wait_share` (of the time, for batches), `loss` (last), `reconstruction` (see `eeg.reconstruction_errors`; on
+        the validation subjects, else on the training ones).
 
     Raises:
         UserError: the store, the recipe or the split does not fit; `out` was begun with others; the loss is not finite.
@@ -64,12 +67,18 @@ def pretrain(
     store = eeg.Store.open(data)
     windows = eeg.cut_windows(store, settings.windows)
     notes = [note.message for note in windows.notes]
+    absent: dict[str, list[str]] = {}
+    if split is not None:
+        chosen, what = Split.load(Path(split)), f"window of {settings.windows.window_s:g} s"
+        chosen.check_known(recording.subject for recording in store.recordings)
+        windows = of_subjects(windows, chosen.train)
+        if gone := sorted(set(chosen.train) - set(windows.subject.tolist())):
+            absent = {"train": gone}
+            notes += absent_notes(absent, what)
+        if len(windows) == 0:
+            raise UserError(f"{split}: expected somebody in train with a {what}, got nobody; choose a shorter one")
     for note in notes:
         warnings.warn(note, BothwaysWarning, stacklevel=2)
-    if split is not None:
-        chosen = Split.load(Path(split))
-        chosen.check_known(windows.subject.tolist())
-        windows = of_subjects(windows, chosen.train)
     subjects = sorted(set(windows.subject.tolist()))
     held_out = _held_out(subjects, settings)
     used = of_subjects(windows, set(subjects) - set(held_out))
@@ -97,6 +106,7 @@ def pretrain(
             "validation_subjects": held_out,
             "windows": len(used),
             "notes": notes,
+            "without_windows": absent,
         }
         result = train(
             model,
@@ -113,6 +123,7 @@ def pretrain(
             "run": str(out),
             "windows": len(used),
             "notes": notes,
+            "without_windows": absent,
             "subjects": len(subjects) - len(held_out),
             "validation_subjects": held_out,
             "parameters": parameters_of(model),
