@@ -13,6 +13,7 @@ from test_workers import running, until
 
 import vendor_files as write
 from bothways.eeg import companions, read_recording, scan
+from bothways.eeg.persyst import _segments
 from bothways.eeg.source import source_files, source_hash
 from bothways.errors import UserError
 from bothways.workers import python
@@ -360,6 +361,49 @@ def test_times_of_persyst_show_gaps(tmp_path, times, expected):
     assert marks(recording) == EVENTS  # comments count the stored seconds
 
 
+HOUR = 3600 * 200
+
+
+@pytest.mark.parametrize(
+    ("times", "gaps_s", "noted"),
+    [
+        ([(0, 0.0), (HOUR, 3603.5)], [(HOUR, 3603.5)], ["gaps"]),
+        ([(0, 0.0), (HOUR, 3600.4)], [], ["record_times"]),
+        ([(0, 0.0), (HOUR, 3600.09)], [], []),
+        ([(0, 0.0), (HOUR, 3600.0), (HOUR + 200, 3601.2)], [], ["record_times"]),
+        ([(0, 0.0), *((k * 2000, k * 10.08) for k in range(1, 20))], [(4000, 20.16)], None),
+        ([(0, 86300.0), (100 * 200, 20.0)], [(20000, 120.0)], ["gaps"]),
+        ([(0, 86300.0), (100 * 200, 0.0), (HOUR, 3500.0)], [], []),
+        ([(0, 80000.0), (HOUR, 83660.0), (2 * HOUR, 860.0), (3 * HOUR, 4460.0)], [(HOUR, 3660.0)], ["gaps"]),
+        ([(0, 10.0), (400, 5.0), (800, 14.0)], [], ["record_times"]),
+    ],
+)  # fmt: skip
+def test_long_recordings_of_persyst(times, gaps_s, noted):
+    """A clock drifts, a pause of seconds stays one, and times of the day begin again at midnight."""
+    notes = []
+    found = _segments([f"{sample}={time_s}" for sample, time_s in times], 25 * HOUR, 200.0, notes)
+    begins = [(segment.start, segment.onset_s) for segment in found][: 1 + len(gaps_s)]
+    np.testing.assert_allclose(begins, [(0, 0.0), *gaps_s])
+    if noted is not None:
+        assert len(found) == 1 + len(gaps_s)
+        assert [note.code for note in notes] == noted
+
+
+def test_a_time_of_persyst_beside_its_sample_is_noted(tmp_path):
+    recording = read_recording(persyst(tmp_path, sample_times=[(0, 100.0), (800, 50.0), (1200, 106.0)]))
+    (note,) = recording.notes
+    assert note.message == "1 times lie up to -54 s beside their samples, which are taken as following on"
+
+
+def test_equals_signs_in_a_header_of_persyst(tmp_path):
+    path = persyst(tmp_path, data_file="x=y.dat")
+    (tmp_path / "a.dat").rename(tmp_path / "x=y.dat")
+    path.write_text(path.read_text().replace("C4=4", "a=b=4"))
+    recording = read_recording(path)
+    assert recording.notes[0].message == "no place on the head is known for a=b"
+    assert recording.data_uv.shape == (4, 1600)
+
+
 def test_a_comment_behind_a_gap_has_its_true_time(tmp_path):
     recording = read_recording(persyst(tmp_path, sample_times=[(0, 10.0), (800, 70.0)]))
     assert [(event.onset_s, event.start_sample) for event in recording.events] == [(2.0, 400), (61.0, 1000)]
@@ -406,6 +450,15 @@ def test_a_cut_persyst_file_keeps_its_whole_samples(tmp_path):
         ("SamplingRate=200", "SamplingRate=x", "expected a number for samplingrate in [FileInfo], got 'x'; header "
          "damaged"),
         ("Calibration=0.1", "", "expected a number for calibration in [FileInfo], got 'none'; header damaged"),
+        ("C4=4", "C4=3", "expected a number of its own for each channel, got 3 for C3 and C4; header damaged"),
+        ("HeaderLength=0", "HeaderLength=0.5", "expected a whole number for headerlength in [FileInfo], got 0.5; "
+         "header damaged"),
+        ("DataType=0", "DataType=0.5", "expected a whole number for datatype in [FileInfo], got 0.5; header damaged"),
+        ("WaveformCount=4", "WaveformCount=4.5", "expected a whole number for waveformcount in [FileInfo], got 4.5; "
+         "header damaged"),
+        ("Calibration=0.1", "Calibration=0", "expected FileType=Interleaved, DataType 0 or 7, WaveformCount from 1, "
+         "HeaderLength from 0 and a Calibration other than 0, got filetype=Interleaved, samplingrate=200, "
+         "headerlength=0, calibration=0, waveformcount=4, datatype=0; export it again"),
         ("C4=4", "C4=5", "expected a number from 1 to 4 for the channel C4, got '5'; header damaged"),
         ("[FileInfo]", "<html>", "expected a Persyst header with [FileInfo], got one that begins with "
          "b'<html>\\nFile=a.da'; check that it was copied whole"),
@@ -413,9 +466,9 @@ def test_a_cut_persyst_file_keeps_its_whole_samples(tmp_path):
          "damaged"),
         ("Fp1=1\nFp2=2\nC3=3\nC4=4", "ECG=1", "no EEG channels among the 1 in the file (ECG: electrocardiogram, not "
          "scalp EEG); leave the file out"),
-        ("DataType=0", "DataType=3", "expected FileType=Interleaved, DataType 0 or 7, WaveformCount from 1 and "
-         "HeaderLength from 0, got filetype=Interleaved, samplingrate=200, headerlength=0, calibration=0.1, "
-         "waveformcount=4, datatype=3; export it again"),
+        ("DataType=0", "DataType=3", "expected FileType=Interleaved, DataType 0 or 7, WaveformCount from 1, "
+         "HeaderLength from 0 and a Calibration other than 0, got filetype=Interleaved, samplingrate=200, "
+         "headerlength=0, calibration=0.1, waveformcount=4, datatype=3; export it again"),
     ],
 )  # fmt: skip
 def test_headers_of_persyst_that_are_refused(tmp_path, old, new, message):

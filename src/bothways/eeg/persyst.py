@@ -34,8 +34,11 @@ from bothways.errors import UserError
 
 _WIDTHS = {0: "<i2", 7: "<i4"}
 _JITTER_S = 0.1
-_DRIFT = 1e-3
-"""A time may be off by `_JITTER_S` and by this share of what passed since the one before, and mean no gap."""
+_DRIFT = 1e-4
+_MOST_OFF_S = 0.5
+"""A time may be late by `_JITTER_S` and by the share `_DRIFT` of what passed of its piece, but no more than this, and
+mean no gap."""
+_DAY_S = 86400
 _PIECE = 2**16  # samples read at a time
 _DATES = ("%m/%d/%Y", "%d-%m-%Y", "%Y.%m.%d", "%d-%b-%Y", "%m/%d/%y")
 
@@ -51,13 +54,14 @@ def read_persyst(path: Path, unit: str | None) -> Recording:
     info = {key.lower(): value for key, value in _pairs(sections.get("fileinfo", []))}
     sfreq_hz = checked_rate(path, _number(path, info, "samplingrate"))
     factor_uv = _number(path, info, "calibration") * (unit_in_uv(unit or "uV") or 1.0)
-    n_rows, begins = int(_number(path, info, "waveformcount")), int(_number(path, info, "headerlength", 0.0))
-    width = _WIDTHS.get(int(_number(path, info, "datatype")))
-    if width is None or info.get("filetype", "interleaved").lower() != "interleaved" or n_rows < 1 or begins < 0:
+    n_rows, begins = _whole(path, info, "waveformcount"), _whole(path, info, "headerlength", 0.0)
+    width = _WIDTHS.get(_whole(path, info, "datatype"))
+    interleaved = info.get("filetype", "interleaved").lower() == "interleaved"
+    if width is None or not interleaved or n_rows < 1 or begins < 0 or factor_uv == 0:
         got = shown(", ".join(f"{key}={value}" for key, value in info.items() if key != "file")[:300])
         raise UserError(
-            f"{path}: expected FileType=Interleaved, DataType 0 or 7, WaveformCount from 1 and HeaderLength from 0, "
-            f"got {got}; export it again"
+            f"{path}: expected FileType=Interleaved, DataType 0 or 7, WaveformCount from 1, HeaderLength from 0 and a "
+            f"Calibration other than 0, got {got}; export it again"
         )
     data_file = _data_file(path, info.get("file", ""), notes)
     n_samples, rest = divmod(data_file.stat().st_size - begins, n_rows * np.dtype(width).itemsize)
@@ -66,7 +70,15 @@ def read_persyst(path: Path, unit: str | None) -> Recording:
     if rest:
         notes.append(Note("truncated", f"the last {rest} bytes of {data_file.name} are no whole sample, left out"))
 
-    rows = [(name, _row(path, name, row, n_rows)) for name, row in _pairs(sections.get("channelmap", []))]
+    mapped = [line.rpartition("=") for line in sections.get("channelmap", [])]  # a label may hold a "="
+    rows = [(name.strip(), _row(path, name.strip(), row.strip(), n_rows)) for name, equals, row in mapped if equals]
+    names = {row: name for name, row in rows}
+    for name, row in rows:
+        if names[row] != name:
+            raise UserError(
+                f"{path}: expected a number of its own for each channel, got {row + 1} for {shown(name[:40])} and "
+                f"{shown(names[row][:40])}; header damaged"
+            )
     left_out: dict[str, str] = {}
     picks, labels, channels = [], [], []
     for (label, row), channel in zip(rows, parse_labels([name for name, _ in rows])):
@@ -87,7 +99,7 @@ def read_persyst(path: Path, unit: str | None) -> Recording:
             out[:, start : start + _PIECE] = possible_uv(piece * factor_uv)
         return out
 
-    segments = _segments(path, sections.get("sampletimes", []), n_samples, sfreq_hz, notes)
+    segments = _segments(sections.get("sampletimes", []), n_samples, sfreq_hz, notes)
     events = [
         (true_time_s(stored_s, segments, sfreq_hz) if stored_s >= 0 else stored_s, duration_s, label)
         for stored_s, duration_s, label in _comments(sections.get("comments", []), notes)
@@ -122,7 +134,7 @@ def _sections(path: Path) -> dict[str, list[str]]:
 
 
 def _pairs(lines: list[str]) -> list[tuple[str, str]]:
-    return [(key.strip(), value.strip()) for key, equals, value in (line.rpartition("=") for line in lines) if equals]
+    return [(key.strip(), value.strip()) for key, equals, value in (line.partition("=") for line in lines) if equals]
 
 
 def _number(path: Path, info: dict[str, str], key: str, default: float | None = None) -> float:
@@ -134,6 +146,13 @@ def _number(path: Path, info: dict[str, str], key: str, default: float | None = 
         got = shown(info.get(key, "none")[:40])
         raise UserError(f"{path}: expected a number for {key} in [FileInfo], got {got!r}; header damaged")
     return value
+
+
+def _whole(path: Path, info: dict[str, str], key: str, default: float | None = None) -> int:
+    value = _number(path, info, key, default)
+    if value % 1:
+        raise UserError(f"{path}: expected a whole number for {key} in [FileInfo], got {value:g}; header damaged")
+    return int(value)
 
 
 def _row(path: Path, name: str, text: str, n_rows: int) -> int:
@@ -160,25 +179,35 @@ def _data_file(path: Path, stated: str, notes: list[Note]) -> Path:
     return path.with_name(found.name)
 
 
-def _segments(path: Path, lines: list[str], n_samples: int, sfreq_hz: float, notes: list[Note]) -> list[Segment]:
+def _segments(lines: list[str], n_samples: int, sfreq_hz: float, notes: list[Note]) -> list[Segment]:
     """Pieces by the times that the header gives for some samples."""
     times: dict[int, float] = {}
     for at, time in _pairs(lines):
         with suppress(ValueError):
             if 0 <= int(at) < n_samples and abs(float(time)) < 1e12:
                 times[int(at)] = float(time)
-    edges, onsets_s, back = [0], [0.0], 0
-    for (before, then_s), (sample, time_s) in pairwise(sorted(times.items())):
-        passed_s = (sample - before) / sfreq_hz
-        off_s = time_s - then_s - passed_s
-        if off_s > _JITTER_S + _DRIFT * passed_s:
-            onsets_s.append(onsets_s[-1] + (sample - edges[-1]) / sfreq_hz + off_s)
+    edges, onsets_s, off_s = [0], [0.0], []
+    first_s, before_s, days_s = math.nan, 0.0, 0.0
+    for sample, time_s in sorted(times.items()):
+        if time_s < before_s - _DAY_S / 2:  # a time of the day, behind midnight
+            days_s += _DAY_S
+        before_s = time_s
+        time_s += days_s
+        if math.isnan(first_s):
+            first_s = time_s - sample / sfreq_hz
+        passed_s = (sample - edges[-1]) / sfreq_hz
+        late_s = time_s - first_s - onsets_s[-1] - passed_s
+        if late_s > min(_JITTER_S + _DRIFT * passed_s, _MOST_OFF_S):
             edges.append(sample)
-        back += off_s < -_JITTER_S - _DRIFT * passed_s
-    if back:
+            onsets_s.append(time_s - first_s)
+        elif abs(late_s) > _JITTER_S:
+            off_s.append(late_s)
+    if off_s:
+        worst_s = max(off_s, key=abs)
         notes.append(
-            Note("record_times", f"{back} times lie before the end of the samples in front; taken as following on")
-        )
+            Note("record_times", f"{len(off_s)} times lie up to {worst_s:.3g} s beside their samples, which are taken "
+                 "as following on")
+        )  # fmt: skip
     if len(edges) > 1:
         at = listed([f"{onset_s:g}" for onset_s in onsets_s])
         notes.append(Note("gaps", f"{len(edges)} pieces, starting at {at} s"))
