@@ -12,9 +12,8 @@ import torch.distributed as dist
 from accelerate import Accelerator
 from jaxtyping import Shaped
 from torch import Tensor, nn
-from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
-from torch.distributed.tensor import DTensor, distribute_tensor
 
+from bothways.errors import UserError
 from bothways.model import Model
 
 
@@ -78,6 +77,12 @@ class Spread:
         self.sharded = shard and team.size > 1
         self.wrapped: nn.Module = model
         if self.sharded:
+            try:
+                from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+            except ImportError:
+                raise UserError(
+                    f"training.shard: expected torch 2.6 or newer, got {torch.__version__}; install it, or leave it out"
+                ) from None
             for layer in model.encoder.layers:
                 fully_shard(layer)
             fully_shard(model)
@@ -97,14 +102,21 @@ class Spread:
 
 def whole(tensor: Tensor) -> Tensor:
     """Returns all of a tensor that may be divided; every process has to ask."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return tensor.full_tensor() if is_divided(tensor) else tensor  # type: ignore[attr-defined]
+
+
+def is_divided(tensor: Tensor) -> bool:
+    """Whether this process has a part of a tensor alone (a `DTensor`, which torch 2.4 has elsewhere)."""
+    return hasattr(tensor, "full_tensor")
 
 
 def as_divided(value: Tensor, like: Tensor) -> Tensor:
     """Returns a tensor divided as `like` is, if it is not already."""
     value = value.to(like.device)
-    if isinstance(like, DTensor) and not isinstance(value, DTensor) and value.shape == like.shape:
-        return distribute_tensor(value, like.device_mesh, like.placements)
+    if is_divided(like) and not is_divided(value) and value.shape == like.shape:
+        from torch.distributed.tensor import distribute_tensor
+
+        return distribute_tensor(value, like.device_mesh, like.placements)  # type: ignore[attr-defined]
     return value
 
 

@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
 from bothways.config import TrainingConfig
 from bothways.errors import UserError
 from bothways.model import Model
 from bothways.training.folder import RunFolder
-from bothways.training.parallel import Team
+from bothways.training.parallel import Team, is_divided
 from bothways.training.sampler import Plan, Source
 from bothways.weights import write_weights
 
@@ -33,7 +32,7 @@ def not_finite_error(
     for number in range(len(parts)):
         ids, epochs = plan.step(step, number)
         # A divided model runs in all processes at once or not at all, so there nobody is singled out.
-        divided = any(isinstance(parameter, DTensor) for parameter in model.parameters())
+        divided = any(map(is_divided, model.parameters()))
         names += source.names(ids) if divided else _guilty(model, source, ids, epochs, team)
     names = sorted({name for some in team.gather(names) for name in some})
     if run is not None:
