@@ -34,7 +34,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def made(data: Path) -> Path:
-    html = data.parent / "new" / "folder" / "check.html"
+    html = data.parent / f"{data.name}-page" / "check.html"
+    html.parent.mkdir()
     run.check([data], html=html)
     return html
 
@@ -56,6 +57,10 @@ def test_the_result_is_the_same_with_a_page(data: Path, tmp_path: Path) -> None:
 
 def test_what_is_refused(bothways: Call, fails: Callable[..., str], data: Path, tmp_path: Path) -> None:
     page = tmp_path / "deep" / "check.html"
+    missing = f"{page}: expected a file in a folder that exists, {page.parent} does not; make it first"
+    assert missing in fails("eeg", "check", data, "--html", page)
+    assert not page.parent.exists()
+    page.parent.mkdir()
     code, out, _ = bothways("eeg", "check", data, "--html", page)
     assert (code, out.splitlines()[-1]) == (2, f"written: {page}")  # one recording is unusable
     before = page.read_bytes()

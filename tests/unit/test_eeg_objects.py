@@ -1,9 +1,11 @@
+import inspect
 from types import SimpleNamespace
 
 import mne
 import numpy as np
 import pytest
 
+from bothways import run
 from bothways.config import WindowConfig
 from bothways.eeg import (
     cut_windows,
@@ -124,6 +126,21 @@ def test_a_file_of_epochs_is_read_as_they_are(tmp_path):
         read_recording(path)
 
 
+def test_what_mne_warns_of_a_file_of_epochs_is_noted(tmp_path, monkeypatch):
+    path = tmp_path / "sub-1_task-epo.fif"
+    epochs_of([200, 600]).save(path, verbose="error")
+    read = mne.read_epochs
+
+    def warns(*arguments, **keywords):
+        mne.utils.warn(f"{path} is odd")
+        return read(*arguments, **keywords)
+
+    monkeypatch.setattr(mne, "read_epochs", warns)
+    monkeypatch.setattr("bothways.eeg.objects.take_rows", None)  # a copy of all, which is not needed
+    recording = read_recording(path)
+    assert [(note.code, note.message) for note in recording.notes][1:] == [("reader", "sub-1_task-epo.fif is odd")]
+
+
 def test_each_of_two_epochs_that_overlap_keeps_its_label(tmp_path):
     store = prepare([from_mne(epochs_of([200, 300, 800]), name="sub-1_e")], tmp_path / "store")
     windows = cut_windows(store, WindowConfig(window_s=1.5, stride_s=1.5), labels_from_events(store))
@@ -188,3 +205,53 @@ def test_recordings_in_memory_in_place_of_paths(tmp_path):
     ]  # fmt: skip
     assert load(found[1]) is array
     assert load(found[0]).ch_names == ["Fp1", "Fp2", "C3"]
+
+
+def test_what_a_masked_array_masks_is_missing():
+    masked = np.ma.MaskedArray(DATA_UV, np.zeros(DATA_UV.shape, bool))
+    masked.mask[0, 10:20] = True
+    masked.mask[1] = True
+    data_uv = from_array(masked, NAMES, 200, unit="uV").data_uv
+    assert np.isnan(data_uv[0]).nonzero()[0].tolist() == list(range(10, 20))
+    assert np.isnan(data_uv).sum(1).tolist() == [10, 1600, 0]
+    whole = np.ma.MaskedArray(np.ones((2, 400), int), np.eye(2, 400, dtype=bool))
+    assert np.isnan(from_array(whole, ["Fp1", "C3"], 200, unit="uV").data_uv).sum() == 2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"ch_names": 200, "sfreq_hz": NAMES}, r"ch_names: expected a name for each channel, .*, got 200"),
+        ({"ch_names": "Fp1"}, "ch_names: expected a name for each channel, .*, got 'Fp1'"),
+        ({"ch_names": [1, 2, 3, 4]}, r"ch_names: .*, got \[1, 2, 3, 4\]"),
+        ({"sfreq_hz": NAMES}, "sfreq_hz: expected a rate in Hz, got"),
+        ({"sfreq_hz": None}, "sfreq_hz: expected a rate in Hz, got None"),
+        ({"unit": None}, "unit: expected one of V, mV, uV, nV, got None"),
+        ({"data": [[1.0, 2.0], [1.0]]}, "expected an array"),
+        ({"data": None}, "expected real numbers"),
+        ({"subject": 1}, "subject: expected text, got int"),
+        ({"name": 1}, "name: expected text, got int"),
+        ({"events": 1}, r"events: expected a list of \(onset_s, duration_s, label\), got int"),
+    ],
+)
+def test_arguments_of_the_wrong_kind(wrong, message):
+    given = {"data": DATA_UV, "ch_names": NAMES, "sfreq_hz": 200, "unit": "uV"} | wrong
+    with pytest.raises(UserError, match=message):
+        inspect.unwrap(from_array)(**given)  # the tests check all types
+
+
+def test_unnamed_recordings_are_people_of_their_own():
+    arrays = [from_array(noise_uv(seed=seed), NAMES, 200, unit="uV") for seed in range(3)]
+    found = scan([*arrays, arrays[0]])
+    assert [(one.file, one.subject) for one in found] == [(f"array-{n}", f"array-{n}") for n in (1, 2, 3)]
+    assert "'array-2' taken as a person of its own" in found[1].note
+    same = [from_array(array.data_uv, NAMES[:3], 200, unit="uV", name="rest") for array in arrays]
+    assert [(one.file, one.subject) for one in scan(same)] == [(n, n) for n in ("rest", "rest#2", "rest#3")]
+    assert [one.subject for one in scan([from_mne(raw_of()), from_mne(raw_of())])] == ["mne-1", "mne-2"]
+
+
+def test_one_recording_is_a_list_of_one(tmp_path):
+    path = write_edf(tmp_path / "sub-1_a.edf", DATA_UV, NAMES)
+    assert [run.check(one)["recordings"][0]["file"] for one in (path, str(path))] == ["sub-1_a.edf"] * 2
+    assert run.check(from_array(DATA_UV, NAMES, 200, unit="uV"))["recordings"][0]["file"] == "array"
+    assert run.prepare(str(path), tmp_path / "store")["recordings"] == 1

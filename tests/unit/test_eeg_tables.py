@@ -359,8 +359,8 @@ def test_what_is_nearly_a_recording_is_a_warning_in_the_words_of_its_reader(tmp_
     assert status == 1
     assert found == {
         "sub-1_turned.csv": (
-            "no_times", "expected times that rise, got 3.996 to 3.924 in column time; sort the rows by time, if it is a "
-            "recording"),
+            "no_times", "expected times that rise, got 3.996 to 3.924 in column time; sort the rows by time, if it is "
+            "a recording"),
         "sub-2_still.csv": ("no_times", "no samples: times do not rise from row to row in column time"),
         "sub-3_bare.csv": ("no_data", "no data: the table has no rows below its header; leave the file out"),
         "sub-4_thousands.csv": (

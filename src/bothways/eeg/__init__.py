@@ -21,7 +21,7 @@ from bothways.eeg.preprocess import preprocess
 from bothways.eeg.quality import assess
 from bothways.eeg.reconstruction import reconstruction_errors
 from bothways.eeg.recording import Event, Note, Recording, Segment, read_recording, true_time_s
-from bothways.eeg.scan import Found, LeftOut, ends_with, load, scan
+from bothways.eeg.scan import Found, LeftOut, as_paths, ends_with, load, scan
 from bothways.eeg.store import Store, StoredRecording
 from bothways.eeg.windows import cut_windows
 
@@ -41,6 +41,7 @@ __all__ = [
     "StoredRecording",
     "WindowSource",
     "Windows",
+    "as_paths",
     "assess",
     "baseline_spans",
     "build_embedding",

@@ -1,7 +1,7 @@
 """Recordings that Python holds already: arrays, mne's Raw and Epochs, data sets of braindecode."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bothways.eeg.channels import parse_labels
-from bothways.eeg.other_formats import convert
+from bothways.eeg.other_formats import convert, warned
 from bothways.eeg.recording import (
     UNITS_UV,
     Event,
@@ -44,7 +44,7 @@ def from_array(
     """Makes a recording of an array.
 
     Args:
-        data: samples [C T], or pieces that do not follow on each other [n C T].
+        data: samples [C T], or pieces that do not follow on each other [n C T]; what a masked array masks is missing.
         ch_names: a name for each channel; what is no scalp EEG by its name is left out.
         sfreq_hz: the rate.
         unit: what the numbers are: `V`, `mV`, `uV` or `nV`.
@@ -56,9 +56,18 @@ def from_array(
     Raises:
         UserError: shape, names, rate, unit or events do not fit, or there is no EEG.
     """
+    for what, text in (("name", name), ("subject", subject), ("session", session)):
+        if not isinstance(text, str):
+            raise UserError(f"{what}: expected text, got {type(text).__name__}; put quotation marks around it")
     path = Path(name)
-    samples = np.asarray(data)
-    factor = unit_in_uv(unit)
+    ch_names, rate_hz = _names(name, ch_names), _rate(name, sfreq_hz)
+    if isinstance(data, np.ma.MaskedArray) and data.dtype.kind in "fiu":
+        data = np.ma.filled(data.astype(np.float64), np.nan)
+    try:
+        samples = np.asarray(data)
+    except (TypeError, ValueError):
+        raise UserError(f"{name}: expected an array [C T] or [n C T], got rows of different lengths") from None
+    factor = unit_in_uv(unit) if isinstance(unit, str) else None
     if factor is None:
         raise UserError(f"{name}: unit: expected one of {', '.join(UNITS_UV)}, got {unit!r}")
     if samples.ndim not in (2, 3) or not (
@@ -73,17 +82,17 @@ def from_array(
         raise UserError(f"{name}: no data: the array {samples.shape} holds no samples")
     pieces = samples.shape[0] if samples.ndim == 3 else 1
     flat = np.moveaxis(samples, -2, 0).reshape(n_channels, -1)
-    sfreq_hz = checked_rate(path, float(sfreq_hz))
+    sfreq_hz = checked_rate(path, rate_hz)
     segments = [Segment(k * n, (k + 1) * n, k * n / sfreq_hz) for k in range(pieces)]
     notes = (
         [Note("gaps", f"{pieces} pieces of {n / sfreq_hz:g} s; no window crosses their edges")] if pieces > 1 else []
     )
     left_out: dict[str, str] = {}
     picks = []
-    channels = parse_labels([str(ch) for ch in ch_names])
+    channels = parse_labels(ch_names)
     for index, channel in enumerate(channels):
         if channel.left_out:
-            leave_out(left_out, str(ch_names[index]), channel.left_out)
+            leave_out(left_out, ch_names[index], channel.left_out)
         else:
             picks.append(index)
     if not picks:
@@ -92,13 +101,30 @@ def from_array(
     data_uv = np.empty((len(picks), flat.shape[1]), np.float32)
     for row, index in zip(data_uv, picks):
         row[:] = possible_uv(flat[index].astype(np.float64) * factor)
+    if not isinstance(events, Iterable):
+        raise UserError(f"{name}: events: expected a list of (onset_s, duration_s, label), got {type(events).__name__}")
     stamped = [_stamped(name, event) for event in events]
     positions = placed(channels, notes)
     return Recording(
-        path, "array", data_uv, named(channels, notes, positions), [str(ch_names[index]) for index in picks], positions,
+        path, "array", data_uv, named(channels, notes, positions), [ch_names[index] for index in picks], positions,
         sfreq_hz, segments, place_events(stamped, segments, sfreq_hz, notes), left_out, None, notes,
         file_units=[unit] * len(picks), subject=subject, session=session,
     )  # fmt: skip
+
+
+def _names(name: str, ch_names: Any) -> list[str]:
+    names = [] if isinstance(ch_names, str) or not isinstance(ch_names, Iterable) else list(ch_names)
+    if not names or not all(isinstance(one, str) for one in names):
+        got = repr(ch_names)[:80]
+        raise UserError(f"{name}: ch_names: expected a name for each channel, such as ['Fp1', 'Cz'], got {got}")
+    return [str(one) for one in names]
+
+
+def _rate(name: str, sfreq_hz: Any) -> float:
+    try:
+        return float(sfreq_hz)
+    except (TypeError, ValueError):
+        raise UserError(f"{name}: sfreq_hz: expected a rate in Hz, got {repr(sfreq_hz)[:80]}") from None
 
 
 def _stamped(name: str, event: Any) -> tuple[float, float, str]:
@@ -151,17 +177,20 @@ def read_epochs(path: Path, unit: str | None) -> Recording:
     import mne
 
     try:
-        with mne.utils.use_log_level("error"):
-            epochs = mne.read_epochs(path, preload=True)
+        with warned(path) as notes:
+            epochs = mne.read_epochs(path, preload=True, verbose="warning")
     except (OSError, MemoryError):
         raise
     except Exception as problem:  # mne's readers raise all kinds on damaged files
         why = " ".join(f"{type(problem).__name__}: {problem}".split())[:300]
         raise UserError(f"{path}: expected mne's Epochs, but {why}; check that it was copied whole") from None
     recording = _of_epochs(path, epochs)
-    factor = (unit_in_uv(unit or "V") or 1e6) / 1e6  # mne takes them for volts
+    recording = replace(recording, notes=recording.notes + notes)
+    if unit is None:
+        return recording
+    factor = (unit_in_uv(unit) or 1e6) / 1e6  # mne takes them for volts
     rows = take_rows(recording.data_uv, range(len(recording.ch_names)), [factor] * len(recording.ch_names))
-    return recording if unit is None else replace(recording, data_uv=rows)
+    return replace(recording, data_uv=rows)
 
 
 def _of_epochs(path: Path, epochs: Any) -> Recording:

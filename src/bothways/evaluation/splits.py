@@ -93,8 +93,9 @@ class Split:
                     f"split: expected somebody in {part} with a {what}, but {_some(absent[part])} have none; name "
                     "others there"
                 )
-        kept = {part: tuple(s for s in getattr(self, part) if s in here) for part in PARTS}
-        return replace(self, **kept), {part: names for part, names in absent.items() if names}
+        train, validation, test = (tuple(s for s in getattr(self, part) if s in here) for part in PARTS)
+        kept = replace(self, train=train, validation=validation, test=test)
+        return kept, {part: names for part, names in absent.items() if names}
 
     def save(self, path: Path) -> None:
         """Writes the split as JSON, atomically."""

@@ -11,7 +11,7 @@ from bothways.report import write_report
 
 
 def check(
-    paths: Sequence[str | Path | eeg.Recording],
+    paths: str | Path | eeg.Recording | Sequence[str | Path | eeg.Recording],
     *,
     subject_from: str | Path = "path",
     unit: str | None = None,
@@ -21,7 +21,7 @@ def check(
     """Reads recordings and says what is in them and what is wrong; nothing is written but the page, if asked for.
 
     Args:
-        paths: files, folders (searched for every format that mne reads) and recordings in memory.
+        paths: files, folders (searched for every format that mne reads) and recordings in memory, or one.
         subject_from: `path` (`sub-…` in the path), `parent` (the folder's name) or a CSV `file,subject`.
         unit: what the files' numbers are, where their own statement is wrong.
         html: file to write a page to, with a picture of each recording.
@@ -33,6 +33,7 @@ def check(
     Raises:
         UserError: no recording is found, or the page cannot be written or exists.
     """
+    paths = eeg.as_paths(paths)
     if html is not None:
         on_disk = [path for path in paths if not isinstance(path, eeg.Recording)]
         _check_page(Path(html), on_disk, overwrite)
@@ -46,6 +47,8 @@ def check(
 
 def _check_page(html: Path, paths: Sequence[str | Path], overwrite: bool) -> None:
     """Refuses, before any work, a page that cannot be written; only a page is ever replaced, never a recording."""
+    if not html.absolute().parent.is_dir():
+        raise UserError(f"{html}: expected a file in a folder that exists, {html.parent} does not; make it first")
     if not html.exists():
         return check_output(html, inputs=paths)
     if not overwrite:

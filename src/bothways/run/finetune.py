@@ -141,8 +141,8 @@ def finetune(
     if dry_run and split is None and len(people) < needed:
         notes.append(f"a split needs {needed} people or more, got {len(people)} with labels; add people to train")
         return _announced({"all": people}, windows, classes, notes + guessed_subjects(store, set(people)), None, {})
-    chosen, absent = _split(store, windows, settings, split)
-    notes += absent_notes(absent, LABELLED)
+    chosen, without = _split(store, windows, settings, split)
+    notes += absent_notes(without, LABELLED)
     for part, lacking in check_classes(windows.label, windows.subject, chosen, classes).items():
         if part == "train" and lacking and not dry_run:
             raise UserError(f"no training subject has {', '.join(lacking)}; choose another split or seed")
@@ -150,7 +150,7 @@ def finetune(
             notes.append(f"the {part} subjects have no window of {', '.join(lacking)}")
     notes += guessed_subjects(store, {*chosen.train, *chosen.validation, *chosen.test})
     parts = {part: getattr(chosen, part) for part in PARTS}
-    plan = _announced(parts, windows, classes, notes, asdict(chosen), absent)
+    plan = _announced(parts, windows, classes, notes, asdict(chosen), without)
     if dry_run:
         return plan
 

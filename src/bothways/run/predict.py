@@ -23,7 +23,7 @@ from bothways.training import class_probabilities, infer, load_recipe, load_run
 
 def predict(
     run: str | Path,
-    files: Sequence[str | Path],
+    files: str | Path | Sequence[str | Path],
     out: str | Path,
     *,
     baseline: str | Path | None = None,
@@ -40,7 +40,7 @@ def predict(
 
     Args:
         run: a fine-tuned run.
-        files: recordings, or folders of them.
+        files: recordings, or folders of them, or one.
         out: folder for `<recording>.csv` (onset_s, duration_s, label, one probability a class) and
             `predictions.json`.
         baseline: CSV `file,onset_s,duration_s[,subject]`; needed where the model subtracts a baseline. The
@@ -59,7 +59,7 @@ def predict(
     Raises:
         UserError: no such run, or none of the recordings can be used.
     """
-    run, out = Path(run), Path(out)
+    run, out, files = Path(run), Path(out), [files] if isinstance(files, str | Path) else files
     finetuned_manifest(run)
     settings = load_recipe(run, FinetuneConfig)
     model = load_run(run, eeg.build_embedding)

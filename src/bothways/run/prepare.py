@@ -12,7 +12,7 @@ from bothways.files import check_output
 
 
 def prepare(
-    paths: Sequence[str | Path | eeg.Recording],
+    paths: str | Path | eeg.Recording | Sequence[str | Path | eeg.Recording],
     out: str | Path,
     *,
     recipe: str | Path | None = None,
@@ -52,6 +52,7 @@ def prepare(
         UserError: nothing usable, a bad baseline file, `out` cannot be written, or, appending, does not fit.
     """
     signal = load_config(SignalConfig, Path(recipe) if recipe else None, changes)
+    paths = eeg.as_paths(paths)
     on_disk = [path for path in paths if not isinstance(path, eeg.Recording)]
     check_output(Path(out), overwrite=overwrite or append, inputs=on_disk)
     rows = []
