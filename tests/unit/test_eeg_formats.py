@@ -166,6 +166,14 @@ def test_a_part_names_the_whole(tmp_path, name, part, whole):
     assert refused(tmp_path / part) == f"expected a recording, got a part of one; give {whole}"
 
 
+@pytest.mark.parametrize("header", ["a.lay", "A.LAY"])
+def test_a_part_of_persyst_in_another_case(tmp_path, header):
+    """As the recorder's Windows writes it: the samples are no Curry file to rename."""
+    make(tmp_path, "persyst").rename(tmp_path / header)
+    (tmp_path / "a.dat").rename(tmp_path / "A.DAT")
+    assert refused(tmp_path / "A.DAT") == f"expected a recording, got a part of one; give {header}"
+
+
 @pytest.mark.parametrize("part", ["a.eeg", "a.vmrk"])
 def test_a_part_of_brainvision_names_the_whole(tmp_path, part):
     write_brainvision(tmp_path / "a.vhdr", DATA_UV, NAMES)
@@ -201,6 +209,22 @@ def test_a_reader_that_is_not_installed_is_named_with_its_extra(tmp_path, monkey
     path = make(tmp_path, name)
     monkeypatch.setitem(sys.modules, reader, None)
     assert refused(path) == f"expected {reader} to read this format with; pip install 'bothways[readers]'"
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        ("nicolet", ["a.head"], ["a.HEAD"], "expected a.head beside it, found a.HEAD; rename it"),
+        ("nicolet", ["a.head", "a.data"], ["a.HEAD", "a.DATA"], "expected .data, in lower case; rename it and what "
+         "lies beside it"),
+        ("curry 7", ["a.rs3"], ["a.RS3"], "expected a.rs3 beside it, found a.RS3; rename it"),
+    ],
+)  # fmt: skip
+def test_companions_in_another_case(tmp_path, name, old, new, message):
+    path = make(tmp_path, name)
+    for before, after in zip(old, new):
+        shutil.move(tmp_path / before, tmp_path / after)
+    assert refused(tmp_path / new[-1] if old[-1] == path.name else path) == message
 
 
 @pytest.mark.parametrize(

@@ -235,7 +235,7 @@ def test_a_file_that_vanishes_half_way_is_skipped(
     vanishing(monkeypatch, preparing, moment, paths[1], at)
     store = prepare([tmp_path / "in"], tmp_path / "store", workers=1)
     assert [r.subject for r in store.recordings] == ["1", "3"]
-    reason = f"{paths[1]}: cannot be read: it is not there (any more)"
+    reason = f"{paths[1]}: cannot be read: it is not there (any more); check the path and the disk"
     assert store.head["skipped"] == [{"file": "sub-2.edf", "reason": reason}]
 
 
@@ -244,7 +244,7 @@ def test_a_file_that_vanishes_while_it_is_checked_is_unusable(tmp_path: Path, mo
     vanishing(monkeypatch, sys.modules["bothways.eeg.check"], "assess", paths[1])
     rows = check([tmp_path / "in"])["recordings"]
     assert [row["status"] for row in rows] == ["ok", "unusable", "ok"]
-    assert rows[1]["reason"] == f"{paths[1]}: cannot be read: it is not there (any more)"
+    assert rows[1]["reason"] == f"{paths[1]}: cannot be read: it is not there (any more); check the path and the disk"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only a superuser can mount")

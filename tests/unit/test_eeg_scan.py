@@ -256,7 +256,7 @@ def test_paths_that_cannot_be_looked_at(tmp_path, monkeypatch):
 
     monkeypatch.setattr("pathlib.Path.open", denied)
     (entry,) = check([path])["recordings"]
-    assert entry["reason"] == f"{path}: cannot be read: permission is denied"
+    assert entry["reason"] == f"{path}: /x cannot be read: permission is denied; check its permissions"
 
 
 def test_a_person_in_two_folders_is_said(tmp_path):

@@ -26,10 +26,13 @@ def need_reader(path: Path, reader: str) -> None:
 def check_companions(path: Path) -> None:
     """Refuses a part of a recording, and one that lacks a file of its own, or its reader; mne says so otherwise."""
     suffix = path.suffix.lower()
-    wholes = [path.with_suffix(ending) for ending in _WHOLES.get(suffix, ())] + [path.parent] * (suffix == ".bin")
-    for whole in wholes:
-        if whole.is_file() or whole.suffix.lower() == ".mff":
-            raise UserError(f"{path}: expected a recording, got a part of one; give {whole.name}")
+    folder = path if path.is_dir() else path.absolute().parent
+    beside = {file.name.lower(): file.name for file in folder.iterdir()}
+    wholes = [beside.get(path.with_suffix(ending).name.lower()) for ending in _WHOLES.get(suffix, ())]
+    if suffix == ".bin" and folder.suffix.lower() == ".mff":
+        wholes.append(folder.name)
+    for whole in filter(None, wholes):
+        raise UserError(f"{path}: expected a recording, got a part of one; give {whole}")
     readers = {".mff": "mffpy", ".dat": "curryreader", ".cdt": "curryreader"}
     if suffix in readers:
         need_reader(path, readers[suffix])
@@ -39,9 +42,12 @@ def check_companions(path: Path) -> None:
     if suffix == ".mff":
         expected = [path / name for name in ("info.xml", "info1.xml", "signal1.bin", "epochs.xml", "sensorLayout.xml")]
     for file in expected:
-        if not file.is_file():
-            where = "in it" if path.is_dir() else "beside it"
+        found = file.name if file.is_file() else beside.get(file.name.lower())
+        where = "in it" if path.is_dir() else "beside it"
+        if found is None:
             raise UserError(f"{path}: expected {file.name} {where}, found none; copy it there too")
+        if found != file.name and path.suffix == suffix:
+            raise UserError(f"{path}: expected {file.name} {where}, found {found}; rename it")
 
 
 def check_nihon(path: Path) -> None:

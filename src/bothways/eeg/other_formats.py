@@ -57,8 +57,7 @@ def read_with_mne(path: Path, unit: str | None) -> Recording:
     Raises:
         UserError: mne does not read it, or it holds no EEG or no data.
     """
-    with warnings.catch_warnings(record=True) as caught, _readers_told() as told, np.errstate(all="ignore"):
-        warnings.simplefilter("always")
+    with warned(path) as notes:
         try:
             raw = _open(path)
             raw.get_channel_types()  # fails where a type is none
@@ -72,13 +71,23 @@ def read_with_mne(path: Path, unit: str | None) -> Recording:
                 f"{path}: expected a recording that mne reads, but {_why(problem)}; check that it was copied whole"
             ) from None
         recording = convert(path, raw, unit)
+    return replace(recording, notes=recording.notes + notes)
+
+
+@contextmanager
+def warned(path: Path) -> Iterator[list[Note]]:
+    """Makes notes of what mne and the readers below it warn of while a file is read; they are there behind it."""
+    notes: list[Note] = []
+    with warnings.catch_warnings(record=True) as caught, _readers_told() as told, np.errstate(all="ignore"):
+        warnings.simplefilter("always")
+        yield notes
     ignored = (DeprecationWarning, FutureWarning, ResourceWarning)
     texts = [_one_line(w.message) for w in caught if not issubclass(w.category, ignored)] + told
-    for text in dict.fromkeys(texts):
-        if not _SAID_BY_US.search(text):
-            text = text.replace(f"{path.absolute().parent}/", "").replace(str(path), path.name)
-            recording.notes.append(Note("reader", text))
-    return recording
+    notes += [
+        Note("reader", text.replace(f"{path.absolute().parent}/", "").replace(str(path), path.name))
+        for text in dict.fromkeys(texts)
+        if not _SAID_BY_US.search(text)
+    ]
 
 
 @contextmanager
@@ -149,11 +158,11 @@ def _open(path: Path) -> Any:
         try:
             return openers.get(suffix, lambda: mne.io.read_raw(path, **quiet))()
         except Exception as problem:
+            check_companions(path)
             if suffix in (".data", ".dat", ".cdt", ".cnt") and path.suffix != suffix:
                 raise UserError(
                     f"{path}: expected {suffix}, in lower case; rename it and what lies beside it"
                 ) from None
-            check_companions(path)
             if isinstance(problem, FileNotFoundError):
                 raise UserError(f"{path}: a file that belongs to it is missing: {_one_line(problem)}") from None
             raise

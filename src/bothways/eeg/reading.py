@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bothways.eeg.channels import shown
 from bothways.errors import UserError, plain_words
 
 
@@ -20,6 +21,9 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        raise UserError(f"{path}: cannot be read: {plain_words(problem)}") from None
+        file = Path(problem.filename) if isinstance(problem.filename, str) else path
+        other = "" if file.absolute() == path.absolute() else f"{shown(str(file))} "
+        mend = "check its permissions" if isinstance(problem, PermissionError) else "check the path and the disk"
+        raise UserError(f"{path}: {other}cannot be read: {plain_words(problem)}; {mend}") from None
     except MemoryError:
         raise no_memory_error(path) from None
