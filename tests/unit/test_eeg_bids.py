@@ -264,3 +264,17 @@ def test_brainvision_in_a_dataset(tmp_path):
     assert [event.label for event in recording.events] == ["oddball"]
     (entry,) = check([tmp_path])["recordings"]
     assert (entry["subject"], entry["bad_channels"]) == ("7", ["C3"])
+
+
+def test_channels_are_matched_by_what_their_names_mean_where_that_is_one(dataset):
+    _, path = dataset
+    write_edf(path, noise_uv(5), ["EEG Fp1", "EEG Fp2-REF", "C3", "EEG C4", "EEG C4-REF"])
+    rows = [("Fp1", "EEG", "bad"), ("FP2", "MISC", "good"), ("c3", "EEG", "bad"), ("C4", "EEG", "bad")]
+    beside(path, "channels.tsv", table(("name", "type", "status"), *rows))
+    recording = read_recording(path)
+    assert recording.marked_bad == ["Fp1", "C3"]
+    assert recording.left_out == {"EEG Fp2-REF": f"MISC by {path.stem[:-4]}_channels.tsv, not scalp EEG"}
+    assert message(recording, "bids_mismatch") == (
+        "channels of the file and of the table differ, bad marks and types of these are not applied; "
+        f"not in {path.stem[:-4]}_channels.tsv: EEG C4, EEG C4-REF; not in the file: C4"
+    )

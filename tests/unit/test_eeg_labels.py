@@ -353,3 +353,37 @@ def test_participants_of_bids_label_people(tmp_path):
     assert [row.label for row in find_labels(path, store, LabelConfig(column="age")).rows] == ["30", "40", "50"]
     both = write(tmp_path / "b.csv", "file,label,other\nsub-1.edf,a,x\nsub-2.edf,b,y\n")
     assert [row.label for row in read_labels(both, column="other").rows] == ["x", "y"]
+
+
+# What is said of a table's columns -------------------------------------------------------------------------------
+
+
+def test_the_words_of_bids_are_taken_with_a_file(tmp_path):
+    text = "file,onset,duration,trial_type,value\nsub-1.edf,1,2.5,go,7\n"
+    given = read_labels(write(tmp_path / "l.csv", text))
+    assert given.rows == [Span("sub-1.edf", 1.0, 2.5, "go")]
+    assert given.notes == [Note("columns_ignored", "columns not used: value")]
+    given = read_labels(write(tmp_path / "l.csv", text), column="value")
+    assert given.rows == [Span("sub-1.edf", 1.0, 2.5, "7")]
+    assert given.notes == [Note("columns_ignored", "columns not used: trial_type")]
+
+
+def test_a_label_column_that_is_not_the_chosen_one_is_named(tmp_path):
+    given = read_labels(write(tmp_path / "l.csv", "file,group,label,age\nsub-1.edf,a,x,3\n"), column="group")
+    assert given.rows == [Span("sub-1.edf", label="a")]
+    assert given.notes == [Note("columns_ignored", "columns not used: age, label")]
+
+
+def test_channels_that_no_recording_has_are_named():
+    rows = [Span("sub-1.edf", 0.0, 9.0, "a", None, "EEG C3-REF"), Span("sub-1.edf", 9.0, 9.0, "a", None, "Xz")]
+    rows.append(Span("sub-1.edf", 18.0, 9.0, "a", None, "c3, Oz"))
+    notes = cut_windows(a_store(entry()), WindowConfig(window_s=1, stride_s=1), rows).notes
+    assert notes == [
+        Note("channels_unknown", "labels: 2 channels of labels are in none of their recordings: Xz, Oz"),
+    ]
+
+
+def test_how_many_rows_more_name_no_recording():
+    rows = [Span("sub-1.edf", label="a"), *(Span(f"{n}.edf", label="a") for n in range(40))]
+    (note,) = cut_windows(a_store(entry()), WindowConfig(window_s=1, stride_s=1), rows).notes
+    assert note.message == "labels: 40 rows name no recording: 0.edf, 1.edf, 2.edf, 3.edf and 36 more"

@@ -157,6 +157,10 @@ def test_neighbours_stay_two():
 def test_one_sample_is_no_overlap():
     """Times rounded to milliseconds put neighbours over each other by less than a sample, and by one in the store."""
     assert labelled([(1, 4.003, "a"), (5, 5, "b")], stride_s=4) == ([(1, "a"), (5, "b")], {})
+    assert labelled([(1, 0.005, "a"), (1.001, 0.005, "b"), (5, 5, "c")], window_s=0.005, stride_s=9)[0] == [
+        (1, "a"), (5, "c"),
+    ]  # fmt: skip
+    assert labelled([(1, 0.005, "a"), (1.001, 5, "b")], stride_s=4)[0] == [(1.005, "b")]
 
 
 def test_a_label_that_reaches_a_little_into_the_next_ends_there_and_is_counted():

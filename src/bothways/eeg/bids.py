@@ -5,14 +5,14 @@ subject's rest); of several the nearest one is taken, JSON files are laid over e
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bothways.eeg.channels import parse_labels, shown, trusted_positions
+from bothways.eeg.channels import parse_label, parse_labels, shown, trusted_positions
 from bothways.eeg.recording import (
     MARKED_BAD,
     Note,
@@ -141,8 +141,20 @@ def _one_line(problem: Exception) -> str:
     return shown(" ".join(str(problem).split()))
 
 
+def _by_channel(rows: dict[str, dict[str, str]], file_names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Returns the row of each channel: of its own name, else the only one that means the same (`Fp1`, `EEG Fp1`)."""
+    found = {own: rows[own] for own in file_names if own in rows}
+    alike: dict[str, tuple[list[str], list[str]]] = {}
+    for side, names in enumerate((rows, file_names)):
+        for name in names:
+            if name not in found:
+                alike.setdefault(parse_label(name).name, ([], []))[side].append(name)
+    return found | {own[0]: rows[row[0]] for row, own in alike.values() if len(row) == len(own) == 1}
+
+
 def _channels(recording: Recording, path: Path, beside: Beside, unit: str | None) -> Recording:
     rows = {row["name"]: row for row in _rows(path, ("name",))}
+    own_rows = _by_channel(rows, recording.file_names)
     notes, left_out = recording.notes, recording.left_out
     kept: list[int] = []
     factors: list[float] = []
@@ -151,7 +163,7 @@ def _channels(recording: Recording, path: Path, beside: Beside, unit: str | None
     known = recording.file_units or [""] * len(recording.file_names)
     guessed = unit is None and any(note.code == "unit_guessed" for note in notes)
     for index, (own, name, file_unit) in enumerate(zip(recording.file_names, recording.ch_names, known)):
-        row = rows.get(own)
+        row = own_rows.get(own)
         if row is None:
             absent.append(own)
             kept.append(index)
@@ -174,7 +186,8 @@ def _channels(recording: Recording, path: Path, beside: Beside, unit: str | None
             bad.append(name)
     if not kept:
         raise no_eeg_error(recording.path, left_out)
-    missing = [name for name in rows if name not in recording.file_names and name not in left_out]
+    used = {row["name"] for row in own_rows.values()}
+    missing = [name for name in rows if name not in used and name not in left_out]
     if typed:
         notes.append(Note("bids_channels", f"left out by {path.name}: {listed(typed)}"))
     if differing:
@@ -183,7 +196,8 @@ def _channels(recording: Recording, path: Path, beside: Beside, unit: str | None
         parts = [
             f"not in {where}: {listed(names)}" for where, names in ((path.name, absent), ("the file", missing)) if names
         ]
-        notes.append(Note("bids_mismatch", f"channels of the file and of the table differ; {'; '.join(parts)}"))
+        differ = "channels of the file and of the table differ, bad marks and types of these are not applied"
+        notes.append(Note("bids_mismatch", f"{differ}; {'; '.join(parts)}"))
     if taken:
         still = [recording.file_names[i] for i in kept if recording.file_names[i] not in taken and not known[i].strip()]
         notes[:] = [note for note in notes if note.code != "unit_guessed"]
@@ -234,7 +248,7 @@ def _number(text: str) -> float | None:
 
 
 def _electrodes(recording: Recording, path: Path, beside: Beside, unit: str | None) -> Recording:
-    rows = {row["name"]: row for row in _rows(path, ("name", "x", "y", "z"))}
+    rows = _by_channel({row["name"]: row for row in _rows(path, ("name", "x", "y", "z"))}, recording.file_names)
     if any(note.code == "digitised_positions" for note in recording.notes):
         return recording
     points = np.full((len(recording.file_names), 3), np.nan)

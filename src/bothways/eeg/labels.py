@@ -5,7 +5,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -239,7 +239,8 @@ def _counted(labels: Mapping[str, int]) -> str:
 def read_labels(path: str | Path, duration_s: float | None = None, column: str = "label") -> Spans:
     """Reads a CSV `file,label`, `subject,label` or `file,onset_s,duration_s,label[,channel][,subject]`.
 
-    BIDS's `participant_id` is taken for `subject`: participants.tsv labels people.
+    BIDS's words are taken, too: `participant_id` for `subject` (participants.tsv labels people), and `onset`,
+    `duration`, `trial_type` for `onset_s`, `duration_s`, `label`.
 
     A row without onset and duration labels the whole recording, one without a file every recording of the subject.
     Labels stay the text they are. Rows without a label are left out and counted; other columns are ignored and named.
@@ -256,6 +257,10 @@ def read_labels(path: str | Path, duration_s: float | None = None, column: str =
     table = read_table(path, ())
     columns = set(next(iter(table.values()))) if table else set()
     column = column.lower()
+    if "trial_type" in columns and not columns & {"label", "onset_s", "duration_s"}:
+        bids = {"onset": "onset_s", "duration": "duration_s"} | ({"trial_type": "label"} if column == "label" else {})
+        table = {line: {bids.get(name, name): cell for name, cell in row.items()} for line, row in table.items()}
+        columns = {bids.get(name, name) for name in columns}
     if columns & {"file", "subject", "participant_id"} and column not in columns:
         others = ", ".join(sorted(columns - {"file", "subject", "participant_id", "onset_s", "duration_s", "channel"}))
         raise UserError(
@@ -263,7 +268,7 @@ def read_labels(path: str | Path, duration_s: float | None = None, column: str =
             "name the one that holds them: --set labels.column=NAME"
         )
     renamed = {column: "label"} | ({} if "subject" in columns else {"participant_id": "subject"})
-    dropped = {"label"} - {column}
+    dropped = columns & ({"label"} - {column})
     table = {
         line: {renamed.get(name, name): cell for name, cell in row.items() if name not in dropped}
         for line, row in table.items()
@@ -272,7 +277,7 @@ def read_labels(path: str | Path, duration_s: float | None = None, column: str =
     who = "subject" if "subject" in columns and "file" not in columns else "file"
     if not columns >= {who, "label"}:
         read_table(path, (who, "label"))  # says which is missing
-    spans = _to_spans(path, table, duration_s)
+    spans = _to_spans(path, table, duration_s, dropped)
     rows = [row for row in spans.rows if row.label]
     if not rows:
         raise UserError(f"{path}: expected labelled rows, got {len(spans.rows)} rows and no label; fill in `label`")
@@ -295,9 +300,11 @@ def read_spans(path: str | Path) -> Spans:
     return spans
 
 
-def _to_spans(path: Path, table: Mapping[int, dict[str, str]], default_s: float | None = None) -> Spans:
+def _to_spans(
+    path: Path, table: Mapping[int, dict[str, str]], default_s: float | None = None, dropped: Collection[str] = ()
+) -> Spans:
     known = {"file", "onset_s", "duration_s", "label", "subject", "channel"}
-    others = sorted({name for row in table.values() for name in row} - known)
+    others = sorted({name for row in table.values() for name in row} - known | set(dropped))
     for name in ("onset", "duration"):
         if name in others and f"{name}_s" not in next(iter(table.values())):
             raise UserError(f"{path}: column {name!r}: expected '{name}_s', in seconds; rename it, or remove it")

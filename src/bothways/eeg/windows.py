@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from bothways.config import LabelConfig, WindowConfig
+from bothways.eeg.channels import parse_label
 from bothways.eeg.labels import Span, Spans, Windows
 from bothways.eeg.recording import Note, true_time_s, whole_sample
 from bothways.eeg.scan import by_ending, plain
@@ -124,11 +125,7 @@ def _said_notes(said: dict[str, list[str]], background: str | None, on_grid: boo
         "windows_mixed": "windows have no label that covers windows.min_overlap of them",
         "recordings_unlabelled": f"recordings have no label and {unlabelled}",
     }
-    return [
-        Note(code, f"{len(said[code])} {what}: {', '.join(list(dict.fromkeys(said[code]))[:4])}")
-        for code, what in texts.items()
-        if said[code]
-    ]
+    return [Note(code, f"{len(said[code])} {what}: {_some(said[code])}") for code, what in texts.items() if said[code]]
 
 
 def _rows_of(
@@ -146,6 +143,7 @@ def _rows_of(
     for index, recording in enumerate(store.recordings):
         people.setdefault(_bare(recording.subject), []).append(index)
     places: dict[tuple[str, str | None], list[int]] = {}
+    channels: dict[str, set[int]] = {}
     for row in rows:
         whose = row.subject if what == "labels" else None  # calibration names another person to calibrate
         if (row.file, whose) not in places:
@@ -158,12 +156,19 @@ def _rows_of(
                 names = ", ".join(store.recordings[i].file for i in fits[:3])
                 raise UserError(f"{what}: {row.file} fits {len(fits)} recordings ({names}); write more of the path")
         fits = places[row.file, whose]
+        if row.channel and what == "labels":
+            channels.setdefault(row.channel, set()).update(fits)
         for index in fits:
             by_row.setdefault(index, []).append(row)
             if len(plain(row.file)) > len(file := store.recordings[index].file):
                 said["folders_dropped"].append(f"{file} for {row.file}")
         if not fits:
             said["rows_unmatched"].append(row.file or f"subject {row.subject}")
+    for several, fits_of in channels.items():
+        for channel in several.split(", "):
+            spelled = {channel, parse_label(channel).name}
+            if fits_of and not any(spelled & set(store.recordings[index].ch_names) for index in fits_of):
+                said["channels_unknown"].append(channel)
     if not by_row:
         shown = ", ".join(dict.fromkeys(said["rows_unmatched"][:3]))
         here = store.recordings[0]
@@ -173,11 +178,17 @@ def _rows_of(
         ("rows_unmatched", "rows name no recording:"),
         ("folders_dropped", "rows name folders that the store does not; taken"),
         ("subject_differs", "files are of another subject in the store, which counts:"),
+        ("channels_unknown", "channels of labels are in none of their recordings:"),
     ):
         if said[code]:
-            shown = ", ".join(list(dict.fromkeys(said[code]))[:4])
-            notes.append(Note(code, f"{what}: {len(said[code])} {text} {shown}"))
+            notes.append(Note(code, f"{what}: {len(said[code])} {text} {_some(said[code])}"))
     return by_row
+
+
+def _some(names: Sequence[str]) -> str:
+    """Names four, each once, and says how many more there are."""
+    different = list(dict.fromkeys(names))
+    return ", ".join(different[:4]) + (f" and {len(different) - 4} more" if len(different) > 4 else "")
 
 
 def _bare(subject: str) -> str:
@@ -270,6 +281,8 @@ def _joined(
                 joined[-1] = (first, start, other)
                 if end - start > 1:  # times in milliseconds put two neighbours one sample over each other
                     said["labels_trimmed"].append(f"{other} in {recording.file}")
+            elif end - start == 1:  # rounding put two on one sample; the first has it
+                start = end
             else:
                 at_s = true_time_s(start / sfreq_hz, recording.segments, sfreq_hz)
                 raise UserError(
