@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
-from bothways import cli
+from bothways import cli, run
 from bothways.config import FinetuneConfig
 from bothways.eeg import preparing
 from bothways.training import save_run
@@ -141,7 +142,9 @@ def test_status_of_check_and_of_partial_work(bothways: Call, chain: Chain, tmp_p
     (tmp_path / "in" / "sub-3.edf").write_bytes(b"")
     code, out, _ = bothways("eeg", "check", tmp_path / "in")
     assert code == 2  # one is unusable
-    assert "sub-3.edf" in out
+    (row,) = [line for line in out.splitlines() if line.startswith("sub-3.edf")]
+    assert " ".join(row.split()) == "sub-3.edf unusable 3 not an EDF or BDF file: it is empty"
+    assert "unusable sub-3.edf: not an EDF or BDF file: it is empty; check that it was copied whole" in out.splitlines()
     code, out, _ = bothways("eeg", "prepare", tmp_path / "in", "--out", tmp_path / "store")
     assert code == 2
     assert "skipped sub-3.edf: " in out
@@ -329,6 +332,16 @@ def test_a_mistake_is_one_line(
 )
 def test_wrong_usage_is_one_line(fails: Callable[..., str], arguments: str, said: str) -> None:
     assert fails(*arguments.split()).startswith(said)
+
+
+def test_what_else_parsing_raises_is_one_line(fails: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    (kind,) = [one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException"]
+
+    def broken(*_: object, **__: object) -> None:
+        raise kind("no such\nfile.")
+
+    monkeypatch.setattr(run, "check", broken)
+    assert fails("eeg", "check", "x") == "no such file; see `bothways --help`"
 
 
 @pytest.mark.parametrize("arguments", [[], ["eeg"]])

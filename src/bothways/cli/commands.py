@@ -9,6 +9,7 @@ import typer
 
 from bothways import __version__
 from bothways.cli.printing import (
+    bare_reason,
     checked_row,
     collect,
     new_table,
@@ -84,7 +85,7 @@ def check(
     said: dict[str, list[str]] = {}
     for r in report["recordings"]:
         if r["reason"]:
-            said.setdefault(f"unusable {r['file']}", []).append(r["reason"])
+            said.setdefault(f"unusable {r['file']}", []).append(bare_reason(r))
         if "format" in r:
             collect(said, r)
     for one in report["left_out"]:
@@ -129,7 +130,7 @@ def prepare(
         print_json(result)
         raise typer.Exit(2 if result["skipped"] else 0)
     for skipped in result["skipped"]:
-        out.print(f"skipped {skipped['file']}: {skipped['reason']}")
+        out.print(f"skipped {skipped['file']}: {bare_reason(skipped)}")
     for one in result["left_out"]:
         result["notes"].setdefault(f"left out, {one['code']}", []).append(f"{one['file']}: {one['reason']}")
     print_notes(result["notes"])
@@ -311,7 +312,7 @@ def predict(
             collect(said, r)
         print_notes(said)
         for skipped in result["skipped"]:
-            out.print(f"skipped {skipped['file']}: {skipped['reason']}")
+            out.print(f"skipped {skipped['file']}: {bare_reason(skipped)}")
     raise typer.Exit(2 if result["skipped"] else 0)
 
 

@@ -11,6 +11,9 @@ import typer
 from bothways.cli.commands import app
 from bothways.errors import BothwaysWarning, Interrupted, UserError, plain_words
 
+USAGE: type[Exception] = [one for one in typer.BadParameter.__mro__ if hasattr(one, "format_message")][-1]
+"""The root of what parsing raises, in click or in the copy of it that newer typer holds."""
+
 
 class _Terminated(KeyboardInterrupt):
     """SIGTERM, which ends the work as Ctrl-C does."""
@@ -23,18 +26,18 @@ class _Terminated(KeyboardInterrupt):
 def _status(arguments: list[str]) -> int:
     """Runs a command and returns its status; wrong usage is a `UserError` too."""
     command = typer.main.get_command(app)
-    usage_error: type[typer.BadParameter] = typer.BadParameter.__mro__[1]  # which typer itself does not offer
     try:
         with command.make_context("bothways", arguments) as context:
             command.invoke(context)
     except typer.Exit as ended:
         return ended.exit_code
-    except usage_error as problem:
-        if type(problem).__name__ == "NoArgsIsHelpError":
-            problem.show()
+    except USAGE as problem:
+        message, at = problem.format_message(), getattr(problem, "ctx", None)  # type: ignore[attr-defined]
+        if at is not None and message == at.get_help():  # no arguments at all
+            print(message, file=sys.stderr)
             return 2
-        message = " ".join(problem.format_message().split()).removesuffix(".")
-        raise UserError(f"{message}; see `{problem.ctx.command_path if problem.ctx else 'bothways'} --help`") from None
+        whole = " ".join(message.split()).removesuffix(".")
+        raise UserError(f"{whole}; see `{at.command_path if at else 'bothways'} --help`") from None
     return 0
 
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import textwrap
 from collections import Counter
 from typing import Any
 
@@ -23,17 +24,24 @@ WRAPPED = ("subject", "left out", "problems")
 def checked_row(r: dict[str, Any]) -> dict[str, str]:
     """What `check` says of a recording, by column."""
     shown = {"file": r["file"], "status": r["status"], "subject": r["subject"]}
+    reason = textwrap.shorten(bare_reason(r).split("; ")[0], 60, placeholder=" …")
     if "format" not in r:
-        return shown | dict.fromkeys(CHECKED, "")
+        return shown | dict.fromkeys(CHECKED, "") | {"problems": reason}
     bad = f" ({len(r['bad_channels'])} bad)" if r["bad_channels"] else ""
     why = Counter(reason.removesuffix(", not scalp EEG") for reason in r["left_out"].values()).most_common()
     left_out = [f"{n} {reason}" for reason, n in why[:2]] + ([f"{len(why) - 2} more kinds"] if len(why) > 2 else [])
-    problems = dict.fromkeys(note["code"].replace("_", " ") for note in r["notes"])
+    problems = dict.fromkeys([*filter(None, [reason]), *(note["code"].replace("_", " ") for note in r["notes"])])
     values = (
         r["format"], f"{len(r['ch_names'])}{bad}", ", ".join(left_out), f"{r['sfreq_hz']:g}", f"{r['duration_s']:g}",
         str(len(r["segments"]) - 1), str(r["n_events"]), number(r["amplitude_uv"]), ", ".join(problems),
     )  # fmt: skip
     return shown | dict(zip(CHECKED, values))
+
+
+def bare_reason(r: dict[str, Any]) -> str:
+    """Why a recording cannot be used, without the path that such an error begins with."""
+    path, colon, reason = r["reason"].partition(": ")
+    return reason if colon and path.endswith(r["file"].rpartition("/")[2]) else r["reason"]
 
 
 def print_checked(rows: list[dict[str, str]]) -> None:
