@@ -105,7 +105,7 @@ class Comparison:
             if there.sum() > 1:
                 largest[w, there] = r.max(1)[there]
             both = np.outer(there, there)
-            same &= np.where(both, r >= COPY, there[:, None] == there)
+            same &= np.where(both, r >= COPY, np.equal.outer(there, there))
             compared |= both
         correlation = [_median(column) for column in largest.T]
         usual = _median(np.array([np.nan if r is None else r for r in correlation]))
