@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from bothways.eeg.channels import parse_labels
 from bothways.eeg.other_formats import convert, warned
 from bothways.eeg.recording import (
     UNITS_UV,
@@ -18,9 +17,8 @@ from bothways.eeg.recording import (
     Recording,
     Segment,
     checked_rate,
-    leave_out,
     named,
-    no_eeg_error,
+    pick_eeg,
     place_events,
     placed,
     possible_uv,
@@ -87,17 +85,7 @@ def from_array(
     notes = (
         [Note("gaps", f"{pieces} pieces of {n / sfreq_hz:g} s; no window crosses their edges")] if pieces > 1 else []
     )
-    left_out: dict[str, str] = {}
-    picks = []
-    channels = parse_labels(ch_names)
-    for index, channel in enumerate(channels):
-        if channel.left_out:
-            leave_out(left_out, ch_names[index], channel.left_out)
-        else:
-            picks.append(index)
-    if not picks:
-        raise no_eeg_error(path, left_out)
-    channels = [channels[index] for index in picks]
+    picks, channels, left_out = pick_eeg(path, ch_names)
     data_uv = np.empty((len(picks), flat.shape[1]), np.float32)
     for row, index in zip(data_uv, picks):
         row[:] = possible_uv(flat[index].astype(np.float64) * factor)

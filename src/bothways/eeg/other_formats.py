@@ -17,27 +17,26 @@ from typing import Any
 
 import numpy as np
 
-from bothways.eeg.channels import parse_labels, shown, trusted_positions
+from bothways.eeg.channels import Channel, shown
 from bothways.eeg.companions import check_ant, check_companions, check_egi, check_nihon, need_reader
 from bothways.eeg.edf import status_events
 from bothways.eeg.matlab import check_eeglab
+from bothways.eeg.reading import decoded
 from bothways.eeg.recording import (
     Note,
     Recording,
     Segment,
     checked_rate,
     held_or_lazy,
-    leave_out,
     listed,
     named,
-    no_eeg_error,
-    odd_case,
-    odd_case_note,
+    pick_eeg,
     place_events,
     placed,
     possible_uv,
     true_time_s,
     unit_in_uv,
+    unit_notes,
     whole_sample,
 )
 from bothways.errors import UserError
@@ -205,27 +204,22 @@ def convert(path: Path, raw: Any, unit: str | None, *, of_file: bool = True) -> 
         UserError: no EEG or no data, or the samples cannot be read.
     """
     notes: list[Note] = []
-    left_out: dict[str, str] = {}
-    picks, channels = [], []
     types = raw.get_channel_types()
     stated = _stated_units(path, raw) if of_file else {}
     unscaled = _unscaled_units(path, raw, types, stated) if of_file else {}
-    for index, channel in enumerate(parse_labels(raw.ch_names)):
+
+    def why_not(index: int, channel: Channel) -> str:
         label, kind = raw.ch_names[index], types[index]
         if kind != "eeg" and index not in unscaled:
             unit_text = stated.get(label, "n/a")
             odd = unit_text not in ("n/a", "") and unit_in_uv(unit_text) is None
-            why = f"unit {unit_text!r} is no voltage" if odd else f"{kind} channel in the file, not scalp EEG"
-            leave_out(left_out, label, why)
-        elif channel.left_out:
-            leave_out(left_out, label, channel.left_out)
-        elif unit is None and unscaled.get(index) and unit_in_uv(unscaled[index]) is None:
-            leave_out(left_out, label, f"unit {shown(unscaled[index])!r} is no voltage")
-        else:
-            picks.append(index)
-            channels.append(channel)
-    if not picks:
-        raise no_eeg_error(path, left_out)
+            return f"unit {unit_text!r} is no voltage" if odd else f"{kind} channel in the file, not scalp EEG"
+        if not channel.left_out and unit is None and unscaled.get(index) and unit_in_uv(unscaled[index]) is None:
+            return f"unit {shown(unscaled[index])!r} is no voltage"
+        return channel.left_out
+
+    picks, channels, left_out = pick_eeg(path, raw.ch_names, why_not)
+    file_names = [raw.ch_names[pick] for pick in picks]
     if raw.n_times == 0:
         raise UserError(f"{path}: no data: the recording has no samples; leave the file out")
     sfreq_hz = checked_rate(path, float(raw.info["sfreq"]))
@@ -237,17 +231,9 @@ def convert(path: Path, raw: Any, unit: str | None, *, of_file: bool = True) -> 
         notes += _cut(path, raw)
     segments, events = _times(path, raw, types, sfreq_hz, notes)
     points = np.array([raw.info["chs"][pick]["loc"][:3] for pick in picks], dtype=np.float64)
-    positions = trusted_positions(points, channels)
-    if positions is not None:
-        notes.append(Note("digitised_positions", "electrode positions are the file's own"))
-    if unit is None and (guessed := [raw.ch_names[pick] for pick in picks if unscaled.get(pick) == ""]):
-        notes.append(Note("unit_guessed", f"unit taken for microvolts: {listed(guessed)}"))
-    if unusual := [f"{raw.ch_names[pick]} ({unscaled[pick]})" for pick in picks if odd_case(unscaled.get(pick, ""))]:
-        notes.append(odd_case_note(unusual))
-    if positions is None:
-        positions = placed(channels, notes)
+    notes += unit_notes(file_names, [unscaled.get(pick, "uV") for pick in picks], unit)
+    positions = placed(channels, notes, points)
     ch_names = named(channels, notes, positions)
-    file_names = [raw.ch_names[pick] for pick in picks]
     bads = set(raw.info["bads"])
     date = raw.info["meas_date"]
     return Recording(
@@ -302,7 +288,7 @@ def _unscaled_units(path: Path, raw: Any, types: list[str], stated: dict[str, st
         return {i: stated[name] for i, name in eeg.items() if stated[name] != "mV" and stated[name][:2] != "uV"}
     if type(raw).__name__ != "RawBrainVision" or "misc" not in types:
         return {}
-    section = _text(path).partition("[Channel Infos]")[2].partition("\n[")[0]
+    section = decoded(path.read_bytes()).partition("[Channel Infos]")[2].partition("\n[")[0]
     units = {int(n) - 1: row.split(",")[3].strip() for n, row in re.findall(r"(?m)^Ch(\d+)=((?:.*?,){3}.*)$", section)}
     return {
         index: text
@@ -311,17 +297,9 @@ def _unscaled_units(path: Path, raw: Any, types: list[str], stated: dict[str, st
     }
 
 
-def _text(path: Path) -> str:
-    content = path.read_bytes()
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return content.decode("latin-1")
-
-
 def _cut(path: Path, raw: Any) -> list[Note]:
     """The note of a BrainVision file whose samples are fewer than it states, or end within one."""
-    text = _text(path)
+    text = decoded(path.read_bytes())
     stated = re.search(r"(?m)^DataPoints=(\d{1,12})\s*$", text)
     form = re.search(r"(?m)^BinaryFormat=(INT_16|INT_32|IEEE_FLOAT_32)", text)
     size = Path(raw.filenames[0]).stat().st_size

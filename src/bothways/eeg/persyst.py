@@ -13,17 +13,17 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float32
 
-from bothways.eeg.channels import parse_labels, shown
+from bothways.eeg.channels import shown
+from bothways.eeg.reading import decoded
 from bothways.eeg.recording import (
     Note,
     Recording,
     Segment,
     checked_rate,
     held_or_lazy,
-    leave_out,
     listed,
     named,
-    no_eeg_error,
+    pick_eeg,
     place_events,
     placed,
     possible_uv,
@@ -79,17 +79,8 @@ def read_persyst(path: Path, unit: str | None) -> Recording:
                 f"{path}: expected a number of its own for each channel, got {row + 1} for {shown(name[:40])} and "
                 f"{shown(names[row][:40])}; header damaged"
             )
-    left_out: dict[str, str] = {}
-    picks, labels, channels = [], [], []
-    for (label, row), channel in zip(rows, parse_labels([name for name, _ in rows])):
-        if channel.left_out:
-            leave_out(left_out, label, channel.left_out)
-        else:
-            picks.append(row)
-            labels.append(label)
-            channels.append(channel)
-    if not picks:
-        raise no_eeg_error(path, left_out)
+    picked, channels, left_out = pick_eeg(path, [name for name, _ in rows])
+    labels, picks = [rows[index][0] for index in picked], [rows[index][1] for index in picked]
 
     def read(part: slice) -> Float32[np.ndarray, "c T"]:
         stored = np.memmap(data_file, width, "r", begins, (n_samples, n_rows))
@@ -114,13 +105,9 @@ def read_persyst(path: Path, unit: str | None) -> Recording:
 
 def _sections(path: Path) -> dict[str, list[str]]:
     content = path.read_bytes()
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = content.decode("latin-1")
     sections: dict[str, list[str]] = {}
     lines: list[str] = []
-    for line in map(str.strip, text.splitlines()):
+    for line in map(str.strip, decoded(content).splitlines()):
         if line.startswith("[") and line.endswith("]"):
             lines = sections.setdefault(line[1:-1].strip().lower(), [])
         elif line:

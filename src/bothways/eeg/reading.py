@@ -1,4 +1,4 @@
-"""What goes wrong while a recording is read, as an error for its reader."""
+"""Text of files, and what goes wrong while a recording is read, as an error for its reader."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,6 +6,14 @@ from pathlib import Path
 
 from bothways.eeg.channels import shown
 from bothways.errors import UserError, plain_words
+
+
+def decoded(content: bytes) -> str:
+    """Text in UTF-8, with or without its mark, else in Latin-1."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
 
 
 def no_memory_error(path: Path) -> UserError:

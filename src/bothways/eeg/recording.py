@@ -2,19 +2,23 @@
 
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Float64
 
-from bothways.eeg.channels import Channel, electrode_positions, parse_labels, shown, unique_names
-from bothways.eeg.edf import EdfFile, EdfSignal, open_edf, status_events
+from bothways.eeg.channels import (
+    Channel,
+    electrode_positions,
+    parse_labels,
+    shown,
+    trusted_positions,
+    unique_names,
+)  # fmt: skip
 from bothways.eeg.reading import reading
 from bothways.errors import UserError
 
@@ -26,8 +30,6 @@ GROUP_BYTES = 2**27
 """Of a larger one so much is held at a time."""
 MARKED_BAD = re.compile(r"(?i)(bad|edge)([ _].*)?")
 """Labels of stretches that shall not be used, as mne has them (`BAD_muscle`, `bad segment`, `EDGE boundary`)."""
-_JITTER_S = 0.05
-"""Record times of a file that calls itself continuous may be this inexact and mean no gap."""
 
 
 @dataclass(frozen=True)
@@ -179,16 +181,11 @@ def unit_in_uv(text: str) -> float | None:
     return UNITS_UV.get(plain)
 
 
-def odd_case(text: str) -> bool:
+def _odd_case(text: str) -> bool:
     """Whether a unit is a voltage by its letters but not by their case (`mv`, `UV`)."""
     return unit_in_uv(text) is not None and re.sub("Âµ|Î¼|[µμ]", "u", text.strip()) in {
         spelling for unit in UNITS_UV for spelling in (unit.lower(), unit.upper(), unit.capitalize())
     } - set(UNITS_UV)
-
-
-def odd_case_note(channels: Sequence[str]) -> Note:
-    """The note of units that `odd_case` is true of."""
-    return Note("unit_case", f"unit in unusual case: {listed(channels)}; mv taken for mV, others alike")
 
 
 def read_recording(path: str | Path, *, unit: str | None = None, sfreq_hz: float | int | None = None) -> Recording:
@@ -216,6 +213,7 @@ def read_recording(path: str | Path, *, unit: str | None = None, sfreq_hz: float
 
 
 def _read(path: Path, unit: str | None, sfreq_hz: float | int | None) -> Recording:
+    from bothways.eeg.edf_recording import looks_like_edf, read_edf
     from bothways.eeg.objects import read_epochs
     from bothways.eeg.other_formats import read_with_mne
     from bothways.eeg.persyst import read_persyst
@@ -227,8 +225,8 @@ def _read(path: Path, unit: str | None, sfreq_hz: float | int | None) -> Recordi
         return read_table_recording(path, unit, sfreq_hz)
     if sfreq_hz is not None:
         raise UserError(f"{path}: the file states its own rate, so sfreq_hz cannot be {sfreq_hz:g}; leave it out")
-    if path.is_file() and _looks_like_edf(path):
-        return _read_edf(open_edf(path), unit)
+    if path.is_file() and looks_like_edf(path):
+        return read_edf(path, unit)
     if re.search(r"(?i)[-_]epo\.fif(\.gz)?$", path.name):  # as mne names them
         return read_epochs(path, unit)
     if path.name.lower().endswith(XDF_ENDINGS):
@@ -236,103 +234,6 @@ def _read(path: Path, unit: str | None, sfreq_hz: float | int | None) -> Recordi
     if path.suffix.lower() == ".lay":
         return read_persyst(path, unit)
     return read_with_mne(path, unit)
-
-
-def _looks_like_edf(path: Path) -> bool:
-    if path.suffix.lower() in (".edf", ".bdf", ".rec"):
-        return True
-    with path.open("rb") as file:
-        return file.read(8) in (b"0       ", b"\xffBIOSEMI")
-
-
-def _read_edf(file: EdfFile, unit: str | None) -> Recording:
-    notes = [Note(code, message) for code, message in file.notes]
-    ordinary = [signal for signal in file.signals if not signal.is_annotation]
-    if not ordinary:
-        raise UserError(f"{file.path}: annotations only: the file holds events and no signal; use it as labels")
-    if file.record_s == 0:
-        raise UserError(f"{file.path}: expected a record duration above 0 in the EDF header, got 0; header damaged")
-    if not file.n_records:
-        raise UserError(f"{file.path}: no data: the header is followed by no whole record; leave the file out")
-
-    chosen, channels, left_out = _pick_edf(file, ordinary, unit, notes)
-    if not chosen:
-        raise no_eeg_error(file.path, left_out)
-    sfreq_hz = checked_rate(file.path, file.rate_hz(chosen[0]))
-    for signal in chosen:
-        if signal.no_scale is not None:
-            which, (low, high) = signal.no_scale
-            notes.append(
-                Note("uncalibrated", f"{signal.label}: {which} range {low:g} to {high:g} is no scale; missing")
-            )
-    n_samples = file.n_records * chosen[0].n_per_record
-
-    def read(rows: slice) -> Float32[np.ndarray, "c T"]:
-        picked = chosen[rows]
-        out = np.full((len(picked), n_samples), np.nan, np.float32)
-        for first, pieces in file.pieces(picked):
-            start = first * chosen[0].n_per_record
-            for row, signal, integers in zip(out, picked, pieces):
-                if signal.no_scale is None:
-                    factor = unit_in_uv(unit or signal.unit)
-                    gain, offset = signal.scale
-                    values_uv = (integers * gain + offset) * (1.0 if factor is None else factor)
-                    row[start : start + len(integers)] = possible_uv(values_uv)
-        return out
-
-    data_uv = held_or_lazy((len(chosen), n_samples), read)
-    segments, events = _edf_times(file, sfreq_hz, chosen[0].n_per_record, notes)
-    positions = placed(channels, notes)
-    return Recording(
-        file.path, file.format, data_uv, named(channels, notes, positions), [signal.label for signal in chosen],
-        positions, sfreq_hz, segments, events, left_out, file.start, notes,
-        file_units=[signal.unit for signal in chosen],
-    )  # fmt: skip
-
-
-def _pick_edf(
-    file: EdfFile, ordinary: list[EdfSignal], unit: str | None, notes: list[Note]
-) -> tuple[list[EdfSignal], list[Channel], dict[str, str]]:
-    """Chooses the EEG among the signals: by name, then unit, then rate."""
-    left_out: dict[str, str] = {}
-    candidates: list[tuple[EdfSignal, Channel]] = []
-    guessed: list[str] = []
-    unusual: list[str] = []
-    for signal, channel in zip(ordinary, parse_labels([signal.label for signal in ordinary])):
-        is_voltage = unit_in_uv(signal.unit) is not None
-        if channel.left_out:
-            leave_out(left_out, signal.label, channel.left_out)
-        elif signal.n_per_record == 0:
-            leave_out(left_out, signal.label, "no samples")
-        elif not is_voltage and signal.unit and channel.anode is None:
-            leave_out(left_out, signal.label, f"unit {signal.unit!r} is no voltage")
-        else:
-            if odd_case(signal.unit):
-                unusual.append(f"{signal.label} ({signal.unit})")
-            if not is_voltage:
-                guessed.append(f"{signal.label} ({signal.unit or 'blank'})")
-            candidates.append((signal, channel))
-    known = [signal.n_per_record for signal, channel in candidates if channel.anode] or [
-        signal.n_per_record for signal, _ in candidates
-    ]
-    if known:
-        # the rate that most channels with a place on the scalp have; of equal ones the higher
-        n = max(Counter(known).items(), key=lambda item: (item[1], item[0]))[0]
-        rate_hz = n / file.record_s
-        lost: list[str] = []
-        for signal, channel in candidates:
-            if signal.n_per_record != n:
-                leave_out(left_out, signal.label, f"{file.rate_hz(signal):g} Hz, the EEG has {rate_hz:g} Hz")
-                if channel.anode:
-                    lost.append(f"{signal.label} ({file.rate_hz(signal):g} Hz)")
-        if lost:
-            notes.append(Note("other_rate", f"scalp EEG that has not the others' {rate_hz:g} Hz: {listed(lost)}"))
-        candidates = [(signal, channel) for signal, channel in candidates if signal.n_per_record == n]
-    if guessed and unit is None:
-        notes.append(Note("unit_guessed", f"unit taken for microvolts: {listed(guessed)}"))
-    if unusual:
-        notes.append(odd_case_note(unusual))
-    return [signal for signal, _ in candidates], [channel for _, channel in candidates], left_out
 
 
 def listed(names: Sequence[str]) -> str:
@@ -366,14 +267,63 @@ def leave_out(left_out: dict[str, str], name: str, reason: str) -> None:
     left_out[key] = reason
 
 
+def pick_eeg(
+    path: Path, labels: Sequence[str], why_not: Callable[[int, Channel], str] = lambda _, channel: channel.left_out
+) -> tuple[list[int], list[Channel], dict[str, str]]:
+    """Chooses the EEG among the channels of a file.
+
+    Args:
+        path: for messages.
+        labels: as the file names them.
+        why_not: says of a channel, by its index and what is known by its name, why it is none; empty = it is one.
+
+    Returns:
+        The indices of the EEG, what is known of each, and why which others are left out.
+
+    Raises:
+        UserError: there is no EEG.
+    """
+    picks: list[int] = []
+    channels: list[Channel] = []
+    left_out: dict[str, str] = {}
+    for index, channel in enumerate(parse_labels(labels)):
+        if why := why_not(index, channel):
+            leave_out(left_out, labels[index], why)
+        else:
+            picks.append(index)
+            channels.append(channel)
+    if not picks:
+        raise no_eeg_error(path, left_out)
+    return picks, channels, left_out
+
+
+def unit_notes(labels: Sequence[str], units: Sequence[str], unit: str | None) -> list[Note]:
+    """The notes of units that are no voltage, or one in unusual case; `unit` is what the user states for all."""
+    notes = []
+    if unit is None and (guessed := [f"{a} ({b or 'blank'})" for a, b in zip(labels, units) if unit_in_uv(b) is None]):
+        notes.append(Note("unit_guessed", f"unit taken for microvolts: {listed(guessed)}"))
+    if unusual := [f"{a} ({b})" for a, b in zip(labels, units) if _odd_case(b)]:
+        notes.append(Note("unit_case", f"unit in unusual case: {listed(unusual)}; mv taken for mV, others alike"))
+    return notes
+
+
 def no_eeg_error(path: Path, left_out: dict[str, str]) -> UserError:
     """The error for a file without EEG, with what it holds instead."""
     found = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:4]) or "no channels at all"
     return UserError(f"{path}: no EEG channels among the {len(left_out)} in the file ({found}); leave the file out")
 
 
-def placed(channels: Sequence[Channel], notes: list[Note]) -> Float32[np.ndarray, "C 2 3"]:
-    """Returns where the electrodes lie by their names; notes the template where that is a net's."""
+def placed(
+    channels: Sequence[Channel], notes: list[Note], points: "Float64[np.ndarray, 'C 3'] | None" = None
+) -> Float32[np.ndarray, "C 2 3"]:
+    """Returns where the electrodes lie, by `points` of the file where those can be trusted, else by their names.
+
+    A note says so where they are the file's, or a net's template.
+    """
+    trusted = None if points is None else trusted_positions(points, channels)
+    if trusted is not None:
+        notes.append(Note("digitised_positions", "electrode positions are the file's own"))
+        return trusted
     positions, net = electrode_positions(channels)
     if net:
         notes.append(Note("template_positions", f"positions of {len(channels)} electrodes by their numbers in {net}"))
@@ -389,55 +339,6 @@ def named(channels: Sequence[Channel], notes: list[Note], positions: Float32[np.
     if unknown:
         notes.append(Note("unknown_names", f"no place on the head is known for {listed(unknown)}"))
     return names
-
-
-def _edf_times(
-    file: EdfFile, sfreq_hz: float, n_per_record: int, notes: list[Note]
-) -> tuple[list[Segment], list[Event]]:
-    starts_s, texts = file.annotations()
-    given = [start for start in starts_s if start is not None]
-    zero_s = given[0] if given and starts_s[0] is not None else 0.0
-    n_samples = file.n_records * n_per_record
-    segments = [Segment(0, n_samples, 0.0)]
-    timed = [(index, start) for index, start in enumerate([zero_s, *starts_s[1:]]) if start is not None]
-    backwards = [j + 1 for (i, a), (j, b) in pairwise(timed) if b <= a or b < a + (j - i) * file.record_s - _JITTER_S]
-    if backwards and file.format.endswith("+D"):
-        raise UserError(
-            f"{file.path}: expected records that follow each other, but record {backwards[0]} begins before the end "
-            "of the one before; correct the file's record times or leave it out"
-        )
-    if backwards:
-        notes.append(
-            Note("record_times", f"{len(backwards)} records begin before the one in front ends; taken as following on")
-        )
-    elif file.format.endswith(("+C", "+D")):
-        stated_continuous = file.format.endswith("+C")
-        if len(given) < len(starts_s) and not stated_continuous:
-            notes.append(
-                Note("record_times", f"{len(starts_s) - len(given)} records carry no time; taken as following on")
-            )
-        # rounding in the header and stamps; a gap shorter than half a sample moves no sample
-        tolerance_s = max(0.5 / sfreq_hz, _JITTER_S if stated_continuous else 1e-3)
-        edges, onsets_s, expected_s = [0], [0.0], 0.0
-        for index, start_s in enumerate(starts_s):
-            at_s = expected_s if start_s is None else start_s - zero_s
-            if abs(at_s - expected_s) > tolerance_s:
-                edges.append(index * n_per_record)
-                onsets_s.append(at_s)
-            expected_s = at_s + file.record_s
-        segments = [Segment(a, b, t) for a, b, t in zip(edges, [*edges[1:], n_samples], onsets_s)]
-        if len(segments) > 1:
-            against = " (the header says continuous, the record times do not)" if stated_continuous else ""
-            at = listed([f"{t:g}" for t in onsets_s])
-            notes.append(Note("gaps", f"{len(segments)} pieces, starting at {at} s{against}"))
-    stamps = [text for text in texts if not re.fullmatch(r"[+-]\d+(\.\d*)?", text[2])]
-    events = [(onset_s - zero_s, duration_s, text) for onset_s, duration_s, text in stamps]
-    for signal in file.signals:
-        if re.fullmatch(r"(?i)(bdf )?status( ?\d+)?|trig(ger)?|sti ?\d*", signal.label):
-            for sample, code in status_events(file.digital(signal)):
-                stored_s = sample / file.rate_hz(signal)
-                events.append((true_time_s(stored_s, segments, sfreq_hz), 0.0, str(code)))
-    return segments, place_events(events, segments, sfreq_hz, notes)
 
 
 def true_time_s(stored_s: float, segments: Sequence[Segment], sfreq_hz: float) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 
 from bothways.eeg.annotations import EDF_ENDINGS, annotations_only, bare_name, lies_in
 from bothways.eeg.channels import shown
+from bothways.eeg.reading import decoded
 from bothways.eeg.recording import Recording, read_recording
 from bothways.eeg.table_files import TABLE_ENDINGS
 from bothways.eeg.tables import why_no_recording, why_text_left_out
@@ -437,11 +438,7 @@ def read_table(path: Path, required: tuple[str, ...]) -> dict[int, dict[str, str
         raise UserError(f"{path}: expected a CSV file, but {plain_words(problem)}; check the path") from None
     if b"\0" in content:
         raise UserError(f"{path}: expected a CSV file, but it is no text in UTF-8 or Latin-1; save it as UTF-8")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = content.decode("latin-1")
-    lines = list(io.StringIO(text, newline=None))
+    lines = list(io.StringIO(decoded(content), newline=None))
     delimiter = max(",;\t", key=next((line for line in lines if line.strip()), "").count)
     rows: dict[int, list[str]] = {}
     reader, begins = csv.reader(lines, delimiter=delimiter), 1

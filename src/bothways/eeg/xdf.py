@@ -20,24 +20,22 @@ from xml.etree.ElementTree import ParseError
 import numpy as np
 from jaxtyping import Float64
 
-from bothways.eeg.channels import parse_labels, shown, trusted_positions
+from bothways.eeg.channels import Channel, shown
 from bothways.eeg.edf import status_events
 from bothways.eeg.recording import (
     Note,
     Recording,
     Segment,
     checked_rate,
-    leave_out,
     listed,
     named,
-    no_eeg_error,
-    odd_case,
-    odd_case_note,
+    pick_eeg,
     place_events,
     placed,
     possible_uv,
     true_time_s,
     unit_in_uv,
+    unit_notes,
 )
 from bothways.eeg.stamps import read_stamps
 from bothways.errors import UserError
@@ -67,31 +65,21 @@ def read_xdf(path: Path, unit: str | None) -> Recording:
     eeg, markers, header = _load(path, notes)
     labels, kinds, units, points = _described(eeg)
 
-    left_out: dict[str, str] = {}
-    picks, channels, guessed, triggers = [], [], [], []
-    for index, channel in enumerate(parse_labels(labels)):
-        label, kind, unit_text = labels[index], kinds[index], units[index]
-        is_voltage = unit_in_uv(unit_text) is not None
-        if kind.lower() in _MARKERS:
-            triggers.append(index)
-            leave_out(left_out, label, "trigger channel, read as events")
-        elif kind and kind.lower() != "eeg":
-            leave_out(left_out, label, f"{shown(kind)} channel in the file, not scalp EEG")
-        elif channel.left_out:
-            leave_out(left_out, label, channel.left_out)
-        elif unit_text and not is_voltage and channel.anode is None:
-            leave_out(left_out, label, f"unit {shown(unit_text)!r} is no voltage")
-        else:
-            if not is_voltage:
-                guessed.append(f"{label} ({unit_text or 'blank'})")
-            picks.append(index)
-            channels.append(channel)
-    if not picks:
-        raise no_eeg_error(path, left_out)
-    if guessed and unit is None:
-        notes.append(Note("unit_guessed", f"unit taken for microvolts: {listed(guessed)}"))
-    if unusual := [f"{labels[pick]} ({units[pick]})" for pick in picks if odd_case(units[pick])]:
-        notes.append(odd_case_note(unusual))
+    triggers = [index for index, kind in enumerate(kinds) if kind.lower() in _MARKERS]
+
+    def why_not(index: int, channel: Channel) -> str:
+        kind, unit_text = kinds[index], units[index]
+        if index in triggers:
+            return "trigger channel, read as events"
+        if kind and kind.lower() != "eeg":
+            return f"{shown(kind)} channel in the file, not scalp EEG"
+        if not channel.left_out and unit_text and unit_in_uv(unit_text) is None and channel.anode is None:
+            return f"unit {shown(unit_text)!r} is no voltage"
+        return channel.left_out
+
+    picks, channels, left_out = pick_eeg(path, labels, why_not)
+    file_names, file_units = [labels[pick] for pick in picks], [units[pick] for pick in picks]
+    notes += unit_notes(file_names, file_units, unit)
 
     sfreq_hz, segments, to_own_s = _times(path, eeg, notes)
     samples = eeg["time_series"]
@@ -104,15 +92,11 @@ def read_xdf(path: Path, unit: str | None) -> Recording:
         codes = np.clip(np.nan_to_num(samples[:, pick].astype(np.float64)), -(2**31), 2**31 - 1).astype(np.int32)
         for sample, code in status_events(codes):
             events.append((true_time_s(sample / sfreq_hz, segments, sfreq_hz), 0.0, str(code)))
-    positions = trusted_positions(points[picks], channels)
-    if positions is not None:
-        notes.append(Note("digitised_positions", "electrode positions are the file's own"))
-    else:
-        positions = placed(channels, notes)
+    positions = placed(channels, notes, points[picks])
     return Recording(
-        path, "XDF", data_uv, named(channels, notes, positions), [labels[pick] for pick in picks], positions,
-        sfreq_hz, segments, place_events(events, segments, sfreq_hz, notes), left_out, _start(header), notes,
-        file_units=[units[pick] for pick in picks],
+        path, "XDF", data_uv, named(channels, notes, positions), file_names, positions, sfreq_hz,
+        segments, place_events(events, segments, sfreq_hz, notes), left_out, _start(header), notes,
+        file_units=file_units,
     )  # fmt: skip
 
 
