@@ -214,6 +214,19 @@ def link_or_copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
+_HELD: set[int] = set()
+"""Descriptors of the locks that this process holds."""
+
+
+def _let_go() -> None:
+    """In a fork, which would keep a lock as long as it lives: a loader's worker outlives its killed parent a while."""
+    while _HELD:
+        os.close(_HELD.pop())
+
+
+os.register_at_fork(after_in_child=_let_go)
+
+
 @contextmanager
 def locked(path: Path, busy: str) -> Iterator[None]:
     """Holds a lock on a file, which is made and which may be deleted in the block; it ends with the process.
@@ -237,10 +250,13 @@ def locked(path: Path, busy: str) -> Iterator[None]:
         if path.exists() and os.path.samestat(path.stat(), os.fstat(descriptor)):
             break
         os.close(descriptor)  # of a file that is deleted by now
+    _HELD.add(descriptor)
     try:
         yield
     finally:
-        os.close(descriptor)
+        if descriptor in _HELD:
+            _HELD.remove(descriptor)
+            os.close(descriptor)
 
 
 def _sync(path: Path) -> None:

@@ -304,3 +304,21 @@ def test_overwriting_spares_what_is_not_ours_and_what_is_read(tmp_path: Path) ->
         with pytest.raises(UserError, match="the output may not be or hold the input"):
             check_output(recordings, overwrite=True, inputs=inputs)
     assert (recordings / "a.edf").read_bytes() == OLD
+
+
+def test_a_fork_does_not_keep_a_lock(tmp_path: Path) -> None:
+    """A killed training's loader workers live on for some seconds; the next one need not wait for them."""
+    awake, wake = os.pipe()
+    if (parent := os.fork()) == 0:
+        with locked(tmp_path / "lock", "busy"):
+            if os.fork() == 0:  # the worker, which ends with this test
+                os.close(wake)
+                os.read(awake, 1)
+            os._exit(0)
+    os.waitpid(parent, 0)
+    try:
+        with locked(tmp_path / "lock", "busy"):
+            pass
+    finally:
+        os.close(wake)
+        os.close(awake)
