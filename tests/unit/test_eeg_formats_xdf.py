@@ -313,6 +313,14 @@ def test_damage_in_the_middle(tmp_path, damage, boundary):
         )  # fmt: skip
 
 
+def test_a_length_that_cannot_be_is_no_cut_chunk(tmp_path):
+    path = write_xdf(tmp_path / "a.xdf", [amplifier()])
+    n = path.stat().st_size
+    path.write_bytes(path.read_bytes() + b"\xc8abc")
+    (note,) = read_recording(path).notes
+    assert (note.code, note.message) == ("damaged", f"4 bytes, from byte {n} on, are damaged and left out")
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [(b"<channels>", b"<channels>none</channels><channels>"), (b"<channel>", b"<channel>x</channel><channel>"),

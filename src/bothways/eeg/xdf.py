@@ -186,7 +186,7 @@ def _chunks(content: bytearray, notes: list[Note]) -> list[_Chunk]:
             at = ends
             continue
         found = content.find(_BOUNDARY, at)
-        if found < 0 and ends > n:
+        if found < 0 <= length and ends > n:
             notes.append(Note("truncated", f"the last {n - at} bytes are part of a chunk and are left out"))
             break
         holes.append((at, n if found < 0 else found + len(_BOUNDARY)))
