@@ -269,7 +269,7 @@ def test_labels_from_events(store):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("file,klass\na,b\n", "expected the columns file, label, got file, klass; add label"),
+        ("file,klass\na,b\n", "expected a column 'label' with the labels, got klass; name the one that holds them"),
         ("", "got an empty file"),
         ("file,label\nsub-1_rest.edf,\n", "expected labelled rows, got 1 rows and no label"),
         ("file,onset_s,label\nsub-1_rest.edf,3,x\n", "expected both onset_s and duration_s or neither"),
