@@ -400,3 +400,18 @@ def test_a_short_data_file_of_another_name(tmp_path):
     with pytest.raises(UserError) as problem:
         read_recording(path)
     assert str(problem.value) == f"{path}: expected 1600 samples in other.fdt, it holds 1000; copy it again"
+
+
+def test_a_data_file_longer_than_its_header_states_is_said(tmp_path):
+    from scipy.io import loadmat, savemat
+
+    path = write_eeglab(tmp_path / "a.set", noise_uv(), NAMES)
+    fields = loadmat(path, squeeze_me=True, simplify_cells=True)["EEG"]
+    noise_uv().astype("<f4").T.tofile(tmp_path / "a.fdt")
+    for stated, codes_of in ((1600, []), (1200, ["more_samples"])):
+        savemat(path, {"EEG": fields | {"data": "a.fdt", "datfile": "a.fdt", "pnts": stated}}, appendmat=False)
+        recording = read_recording(path)
+        assert recording.data_uv.shape == (len(NAMES), stated)
+        np.testing.assert_allclose(recording.data_uv, noise_uv()[:, :stated], atol=1e-4)
+        assert [note.code for note in recording.notes if note.code == "more_samples"] == codes_of
+    assert recording.notes[-1].message == "a.fdt holds 1600 samples of each channel, a.set states 1200; those are read"

@@ -70,7 +70,17 @@ def read_with_mne(path: Path, unit: str | None) -> Recording:
                 f"{path}: expected a recording that mne reads, but {_why(problem)}; check that it was copied whole"
             ) from None
         recording = convert(path, raw, unit)
-    return replace(recording, notes=recording.notes + notes)
+    return replace(recording, notes=recording.notes + notes + _more_samples(path, raw))
+
+
+def _more_samples(path: Path, raw: Any) -> list[Note]:
+    """Notes that EEGLAB's data file holds more than the header states; too few are refused where they are read."""
+    data_file = Path(raw.filenames[0] or path)
+    if data_file.suffix.lower() != ".fdt":
+        return []
+    n = data_file.stat().st_size // (4 * len(raw.ch_names))
+    text = f"{data_file.name} holds {n} samples of each channel, {path.name} states {raw.n_times}; those are read"
+    return [Note("more_samples", text)] if n > raw.n_times else []
 
 
 @contextmanager
