@@ -163,11 +163,14 @@ def test_one_sample_is_no_overlap():
     assert labelled([(1, 0.005, "a"), (1.001, 5, "b")], stride_s=4)[0] == [(1.005, "b")]
 
 
-def test_a_label_that_reaches_a_little_into_the_next_ends_there_and_is_counted():
-    trimmed = "1 labelled stretches reach up to 0.05 s into the next and end where it begins: a in sub-1.edf"
+def test_labels_that_share_a_little_keep_their_windows_and_are_counted():
+    shared = "1 labelled stretches reach up to 0.05 s into the next: both keep their windows: a in sub-1.edf"
     for over_s in (0.025, 0.05):
-        table, notes = labelled([(1, 4 + over_s, "a"), (5, 5, "b")], stride_s=4)
-        assert (table, notes) == ([(1, "a"), (5, "b")], {"labels_trimmed": trimmed})
+        for rows in ([(1, 4 + over_s, "a"), (5, 5, "b")], [(1, 4, "a"), (5 - over_s, 5 + over_s, "b")]):
+            table, notes = labelled(rows, stride_s=4)
+            assert table == [(1, "a"), (rows[1][0], "b")]
+            assert notes == {"labels_overlap": shared}
+            assert [label for _, label in labelled(rows, stride_s=1, min_overlap=0.6)[0]].count("a") == 3
     for rows in ([(1, 4.06, "a"), (5, 5, "b")], [(1, 4, "a"), (2, 0.025, "b")], [(1, 0.025, "a"), (1, 4, "b")]):
         with pytest.raises(UserError, match="overlap at"):
             labelled(rows)

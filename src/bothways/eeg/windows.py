@@ -17,7 +17,7 @@ from bothways.eeg.store import Store, StoredRecording
 from bothways.errors import UserError
 
 _TOLERANCE_S = 0.05
-"""So far a label may reach into the next one: scorers' onsets and durations are rounded apart. It ends there then."""
+"""So far a label may reach into the next one: scorers' onsets and durations are rounded apart."""
 T = TypeVar("T")
 Region = tuple[int, int, str | None]
 """Samples [start, stop) without a gap, and whose they are where that is said."""
@@ -80,7 +80,7 @@ def cut_windows(
             said["recordings_unlabelled"].append(recording.file)
         labelled = _labelled(recording, rows, rules.priority, sfreq_hz, said)
         for start, stop, subject in _regions(recording, (rows_spans or {}).get(index, []), spans is None, sfreq_hz):
-            pieces = list(_pieces(start, stop, labelled, background))
+            pieces = list(_pieces(start, stop, labelled, background, apart=on_grid))
             if on_grid:
                 cuts = list(_on_grid(pieces, length, stride, windows.min_overlap, rules.priority))
                 said["windows_mixed"] += [recording.file] * _n_mixed(pieces, cuts, length)
@@ -119,7 +119,7 @@ def _said_notes(said: dict[str, list[str]], background: str | None, on_grid: boo
         "label_outside": "labelled stretches hold no sample of their recording",
         "label_clipped": "labelled stretches reach before, beyond or over a gap of their recording and are cut to it",
         "labels_merged": "labelled stretches overlap one of the same label and are joined with it",
-        "labels_trimmed": f"labelled stretches reach up to {_TOLERANCE_S:g} s into the next and end where it begins",
+        "labels_overlap": f"labelled stretches reach up to {_TOLERANCE_S:g} s into the next: both keep their windows",
         "labels_overruled": "labelled stretches give way to a label that labels.priority puts before them",
         "label_too_short": f"labelled stretches {short}",
         "windows_mixed": "windows have no label that covers windows.min_overlap of them",
@@ -232,7 +232,7 @@ def _labelled(
     sfreq_hz: float,
     said: dict[str, list[str]],
 ) -> list[Labelled]:
-    """Returns stretches of a recording with one label each, in order; they do not overlap.
+    """Returns stretches of a recording with one label each, in order; they overlap by `_TOLERANCE_S` at most.
 
     Raises:
         UserError: two labels overlap of which none is in `priority`.
@@ -278,9 +278,8 @@ def _joined(
                 said["labels_merged"].append(f"{label} in {recording.file}")
                 continue
             if first < start and end <= stop and end - start <= max(1, round(_TOLERANCE_S * sfreq_hz)):
-                joined[-1] = (first, start, other)
                 if end - start > 1:  # times in milliseconds put two neighbours one sample over each other
-                    said["labels_trimmed"].append(f"{other} in {recording.file}")
+                    said["labels_overlap"].append(f"{other} in {recording.file}")
             elif end - start == 1:  # rounding put two on one sample; the first has it
                 start = end
             else:
@@ -315,11 +314,16 @@ def _from(some: Sequence[T], first: int) -> Iterator[T]:
     return (some[i] for i in range(first, len(some)))
 
 
-def _pieces(start: int, stop: int, labelled: Sequence[Labelled], background: str | None) -> Iterator[Piece]:
-    """Divides [start, stop) without rest into labelled pieces and those between them."""
+def _pieces(
+    start: int, stop: int, labelled: Sequence[Labelled], background: str | None, *, apart: bool
+) -> Iterator[Piece]:
+    """Divides [start, stop) without rest into labelled pieces and those between them.
+
+    With `apart`, what two labels share belongs to the first.
+    """
     at = start
     for a, b, label in _from(labelled, bisect_right(labelled, start, key=lambda piece: piece[1])):
-        a, b = max(a, start), min(b, stop)
+        a, b = max(a, at if apart else start), min(b, stop)
         if a >= stop:
             break
         if a > at:
