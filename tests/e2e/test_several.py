@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from commands import finish, pretraining, start, timeless, wait_for
+from commands import finetuning, finish, pretraining, start, timeless, wait_for
 from models import FORMS
-from people import Chain
+from people import TINY, Chain
 from several import WAYS
 
 SCRIPT = Path(__file__).resolve().parent.parent / "several.py"
@@ -95,6 +95,20 @@ def test_the_command_line_of_two_processes_speaks_once(chain: Chain, tmp_path: P
     assert one.keys() == two.keys()
     log = [len((tmp_path / str(n) / "metrics.jsonl").read_text().splitlines()) for n in (1, 2)]
     assert log == [4, 4]
+
+
+@pytest.mark.slow
+def test_two_processes_fine_tune_as_one(chain: Chain, tmp_path: Path) -> None:
+    """Nothing is hidden then, so the vector of hidden patches has no gradient to wait for."""
+    results = {}
+    for n in (1, 2):
+        quiet = (*TINY, "training.steps=4", "head_dropout=0", "encoder.hidden_dropout_prob=0")
+        arguments = finetuning(chain, tmp_path / str(n), *quiet)
+        arguments[arguments.index("--from") + 1] = "scratch"
+        results[n] = json.loads(finish([*arguments, "--json"], n))
+    one, two = timeless(results[1]), timeless(results[2])
+    assert two["loss"] == pytest.approx(one["loss"], rel=1e-4)
+    assert one.keys() == two.keys()
 
 
 @pytest.mark.slow

@@ -209,7 +209,7 @@ def test_parts_of_a_step_have_the_gradient_of_the_whole(accumulate: int) -> None
 
 
 def test_more_parts_than_samples_are_refused() -> None:
-    with pytest.raises(UserError, match=r"of 1 processes x 5 parts, got 4; raise it, or lower training.accumulate"):
+    with pytest.raises(UserError, match=r"expected 5 windows or more, one for each part .*, got 4; raise"):
         train(classifier(), Sentences(), changed(accumulate=5), title="test")
 
 

@@ -102,11 +102,23 @@ def validate(kind: type[S], values: dict[str, Any], source: str = "settings") ->
         raise UserError(f"{source}: {'; '.join(_explain(kind, problem))}") from None
 
 
+_WORDS = {
+    "tuple_type": 'expected a list, e.g. ["a", "b"]',
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "expected a whole number"),
+}
+"""What is said instead of some of pydantic's messages."""
+
+
 def _explain(kind: type[Settings], problem: ValidationError) -> Iterator[str]:
-    for error in problem.errors()[:5]:
-        name = ".".join(str(part) for part in error["loc"])
+    wrong: dict[str, list[Any]] = {}  # several where a setting takes different kinds of values, which pydantic names
+    for error in problem.errors():
+        own = [str(part) for part in error["loc"] if not re.match(r"constrained-|literal\[", str(part))]
+        wrong.setdefault(".".join(own), []).append(error)
+    for name, errors in [*wrong.items()][:5]:
+        error = errors[0]
         if error["type"] != "extra_forbidden":
-            message = error["msg"].removeprefix("Value error, ")
+            said = [_WORDS.get(one["type"], one["msg"].removeprefix("Value error, ")) for one in errors]
+            message = " or ".join([said[0], *(other.removeprefix("Input should be ") for other in said[1:])])
             got = "" if isinstance(error["input"], dict) else f" (got {error['input']!r})"
             yield f"{name}: {message}{got}" if name else f"{message}"
             continue

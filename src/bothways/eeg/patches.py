@@ -255,4 +255,7 @@ def build_embedding(config: ModelConfig) -> PatchEmbedding:
     """
     if config.patches is None or config.signal is None:
         raise UserError("expected a model of EEG, got one of text; choose a run of `bothways eeg`")
-    return PatchEmbedding(config.patches, config.encoder.hidden_size, config.signal.sfreq_hz)
+    embedding = PatchEmbedding(config.patches, config.encoder.hidden_size, config.signal.sfreq_hz)
+    if config.heads and not any("reconstruction" in head.kind for head in config.heads.values()):
+        embedding.mask.requires_grad_(False)  # nothing is hidden: several processes would wait for its gradient
+    return embedding

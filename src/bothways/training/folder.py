@@ -51,6 +51,8 @@ class State:
     """Evaluations since the best one."""
     metrics: list[dict[str, Any]] = field(default_factory=list)
     """The log so far."""
+    entry: dict[str, Any] | None = None
+    """What can be logged of the last step."""
     pending: dict[str, Any] | None = None
     """A line of it whose evaluation is still to come."""
 

@@ -17,8 +17,8 @@ from bothways.heads import LossSum
 from bothways.model import Model
 from bothways.progress import Meter, progress
 from bothways.training.folder import RunFolder, State
-from bothways.training.optim import build_optimizer, freeze, learning_rate, learning_rate_at
-from bothways.training.parallel import Spread, Team, as_divided, join, lost_peer, whole
+from bothways.training.optim import build_optimizer, freeze, in_bf16, learning_rate, learning_rate_at
+from bothways.training.parallel import Spread, Team, as_divided, gathered, join, lost_peer, whole
 from bothways.training.sampler import Plan, Source, batches
 from bothways.training.signals import Stop, StopNow, stopping
 from bothways.training.watch import Board, not_finite_error
@@ -141,22 +141,21 @@ class _Training:
         n_parts = team.size * config.accumulate
         if self.batch_size < n_parts:
             raise UserError(
-                f"training.batch_size: expected at least one of {unit} for each of {team.size} processes x "
-                f"{config.accumulate} parts, got {self.batch_size}; raise it, or lower training.accumulate"
+                f"training.batch_size: expected {n_parts} {unit} or more, one for each part of a step "
+                f"({team.size} x training.accumulate), got {self.batch_size}; raise it, or lower training.accumulate"
             )
         self.plan = Plan(len(source), self.batch_size, config.seed, team.rank, team.size, config.accumulate)
-        self.bf16 = _in_bf16(config)
+        self.bf16 = in_bf16(config, team.device)
         model.encoder.checkpointing = config.gradient_checkpointing
         self.spread = Spread(model, team, shard=config.shard)
         self.optimizer = build_optimizer(model, config)
         self.trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.average = {name: p.detach().clone() for name, p in self.trained.items()} if config.ema else {}
         self.best: dict[str, Tensor] | None = None
+        """Without a folder, the best weights so far."""
         self.state = State()
         if run is not None and (saved := run.load()) is not None:
             self._restore(*saved)
-            if config.patience:
-                self.best = run.weights_of(self.state.best_step)
         n = config.evaluations
         self.evaluate_at = {round(config.steps * (k + 1) / n) for k in range(n)} if evaluate else set()
         self.before_s = self.state.seconds
@@ -201,6 +200,8 @@ class _Training:
         loader = iter(batches(self.source, self.plan, steps, first_step=state.step, workers=config.workers))
         self.model.train()
         asked = save = False
+        if self._over() and self._evaluation_is_due():  # --force with fewer steps ends where nobody evaluated
+            state.pending = state.entry
         while True:
             if state.pending is not None and not (asked or self._finish_entry(stop)):
                 asked = True
@@ -215,6 +216,7 @@ class _Training:
             parts = list(islice(loader, config.accumulate))
             state.waited_s += time.monotonic() - asked_for
             entry, asked, save = self._step(parts, stop)
+            state.entry = entry
             due = self._evaluation_is_due()
             if state.step % config.log_every == 0 or self._share() >= 1 or due:
                 state.pending = {**entry, f"{self.unit}_per_s": meter.rate, "wait_share": self._wait_share()}
@@ -222,6 +224,8 @@ class _Training:
             meter.advance(self.batch_size, f"loss {entry['loss']:.4f}")
         if config.ema:
             self._use(self.average)
+        if config.patience and self.run is not None:
+            self.best = self.run.weights_of(state.best_step)
         if self.best is not None:
             self._use(self.best)
 
@@ -253,7 +257,7 @@ class _Training:
         sums = self._all(sums)
         total = {name: LossSum(sums[name], counts[name]) for name in sums}
         norm = whole(torch.nn.utils.clip_grad_norm_(self.trained.values(), config.max_grad_norm))
-        value, norm_value = torch.stack([self.model.loss(total).double(), norm.double()]).tolist()
+        value, norm_value = torch.stack([self.model.loss(total).to(norm), norm]).tolist()
         if not np.isfinite([value, norm_value]).all():
             raise not_finite_error(
                 self.title, self.model, self.source, self.plan, state.step, value, parts, self.run, team
@@ -330,11 +334,12 @@ class _Training:
                 state.stale = 0 if better else state.stale + 1
                 if better:
                     state.best_score, state.best_step = value, state.step
-                    self.best = self._weights() if self.config.patience else None
+                    if self.config.patience and self.run is None:
+                        self.best = {name: tensor.detach().clone() for name, tensor in self._weights().items()}
         state.metrics.append(entry)
         state.pending = None
-        if self.run is not None:
-            self.run.log(entry)
+        if (run := self.run) is not None:
+            self.team.first_does(lambda: run.log(entry))
         self.board.add(entry)
         if due and self.run is not None:
             self._save()
@@ -358,28 +363,36 @@ class _Training:
 
     def _weights(self) -> dict[str, Tensor]:
         """What is evaluated and kept: the model's tensors, the averaged ones where there are any."""
-        tensors = {**self.model.state_dict(), **self.average}
-        return {name: whole(tensor).detach().cpu().clone() for name, tensor in tensors.items()}
+        return {**self.model.state_dict(), **self.average}
 
     def _save(self) -> None:
-        if self.run is None:
+        if (run := self.run) is None:
             return
-        weights = self._weights()
-        if bad := [name for name, tensor in weights.items() if not bool(torch.isfinite(tensor).all())]:
-            raise UserError(
-                f"{self.title}: the weights after step {self.state.step} are not finite ({bad[0]}); lower "
-                "training.learning_rate"
-            )
+        weights = gathered(self._weights(), self.team)
         moments = {
-            f"{key}.{name}": whole(value).detach().cpu()
+            f"{key}.{name}": value
             for name, parameter in self.trained.items()
             for key, value in self.optimizer.state[parameter].items()
         }
-        moments |= {f"own.{name}": whole(self.trained[name]).detach().cpu() for name in self.average}
-        self.run.save(self.model, weights, moments, self.state, keep=self.config.keep)
+        moments = gathered(moments | {f"own.{name}": self.trained[name] for name in self.average}, self.team)
+
+        def write() -> None:
+            if bad := [name for name, tensor in weights.items() if not bool(torch.isfinite(tensor).all())]:
+                raise UserError(
+                    f"{self.title}: the weights after step {self.state.step} are not finite ({bad[0]}); lower "
+                    "training.learning_rate"
+                )
+            run.save(self.model, weights, moments, self.state, keep=self.config.keep)
+
+        self.team.first_does(write)
         self.saved = time.monotonic()
 
     def _restore(self, weights: dict[str, Tensor], moments: dict[str, Tensor], state: State) -> None:
+        if self.config.minutes is None and state.step > self.config.steps:
+            raise UserError(
+                f"{self.title}: {state.step} steps are done already, training.steps is {self.config.steps}; raise it, "
+                "or pass --overwrite to begin anew"
+            )
         self.state, own = state, self.model.state_dict()
         if odd := [
             n for n in {**own, **weights} if n not in own or n not in weights or own[n].shape != weights[n].shape
@@ -410,13 +423,3 @@ def _seed(seed: int, device: torch.device) -> None:
         torch.default_generator.manual_seed(seed)  # the other seeds devices that are not there, for 0.3 ms a step
     else:
         torch.manual_seed(seed)
-
-
-def _in_bf16(config: TrainingConfig) -> bool:
-    if config.precision == "auto":
-        return torch.cuda.is_available() and torch.cuda.is_bf16_supported()
-    if config.precision == "float32":
-        return False
-    if not (torch.cuda.is_available() or torch.cpu._is_avx512_bf16_supported()):
-        raise UserError('training.precision = "bf16": this machine has no bf16 arithmetic; use "auto" or "float32"')
-    return True

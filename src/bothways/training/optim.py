@@ -62,6 +62,25 @@ def freeze(model: nn.Module, parts: tuple[str, ...]) -> None:
         raise UserError("training.freeze: nothing is left to train; freeze less")
 
 
+def in_bf16(config: TrainingConfig, device: torch.device) -> bool:
+    """Whether a step is computed in bf16, under autocast.
+
+    Raises:
+        UserError: it is asked for, and the hardware has no such arithmetic.
+    """
+    if config.precision == "float32":
+        return False
+    if device.type == "cuda":  # `torch.cuda.is_bf16_supported` counts the emulation of older GPUs
+        has = torch.version.hip is not None or torch.cuda.get_device_capability(device)[0] >= 8
+    else:  # a name of torch's own, which may go
+        has = getattr(torch.cpu, "_is_avx512_bf16_supported", bool)()
+    if config.precision == "auto":
+        return has and device.type == "cuda"
+    if not has:
+        raise UserError('training.precision = "bf16": this machine has no bf16 arithmetic; use "auto" or "float32"')
+    return True
+
+
 def learning_rate(step: int, config: TrainingConfig) -> float:
     """Returns the rate of a step, from 0, of a run of `config.steps`."""
     warmup = max(1, round(config.warmup_fraction * config.steps))

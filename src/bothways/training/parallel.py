@@ -1,10 +1,11 @@
 """Several processes that train together, started by torchrun; with one, everything here does nothing."""
 
+import atexit
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,6 +16,8 @@ from torch import Tensor, nn
 
 from bothways.errors import UserError
 from bothways.model import Model
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,11 @@ class Team:
     def first(self) -> bool:
         """Whether this is the process that writes and speaks."""
         return self.rank == 0
+
+    @property
+    def here(self) -> int:
+        """How many of the processes run on this machine."""
+        return int(os.environ.get("LOCAL_WORLD_SIZE", self.size)) if self.size > 1 else 1
 
     def sum(self, values: Tensor) -> Tensor:
         """Returns the sum of the processes' values, the same in each."""
@@ -49,13 +57,42 @@ class Team:
         if self.size > 1:
             dist.barrier()
 
+    def agree(self, work: Callable[[], T]) -> list[T]:
+        """Returns the plain values that `work` gives in the processes, by rank.
+
+        Raises:
+            UserError: in every process, if one of them cannot do it.
+        """
+        mine, problem = None, None
+        try:
+            mine = work()
+        except UserError as own:
+            problem = own
+        each = self.gather((mine, problem))
+        for _, problem in each:
+            if problem is not None:
+                raise problem
+        return [value for value, _ in each]
+
+    def first_does(self, work: Callable[[], T]) -> T:
+        """Returns, in every process, the plain value that `work` gives in the first one; its error is everyone's."""
+        return self.agree(lambda: work() if self.first else None)[0]  # type: ignore[return-value]
+
 
 def join() -> Team:
     """Returns the processes that torchrun started, of which this is one; without torchrun, this one alone."""
     # Autocast is our own: accelerate's precision is fixed for the life of a process, a run's is not.
     # Without `cpu` it would take several processes of a machine without a GPU for as many trainings of their own.
+    begun = dist.is_available() and dist.is_initialized()
     accelerator = Accelerator(mixed_precision="no", cpu="LOCAL_RANK" in os.environ and not torch.cuda.is_available())
+    if accelerator.num_processes > 1 and not begun:
+        atexit.register(_leave)
     return Team(accelerator.process_index, accelerator.num_processes, accelerator.device)
+
+
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def lost_peer(problem: RuntimeError) -> bool:
@@ -89,7 +126,7 @@ class Spread:
             for method in ("features", "counts"):
                 register_fsdp_forward_method(model, method)
         elif team.size > 1:
-            self.wrapped = nn.parallel.DistributedDataParallel(model)
+            self.wrapped = nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
 
     def last_part(self, last: bool) -> Any:
         """A context for one part of a step: gradients are summed over the processes with the last one alone."""
@@ -103,6 +140,16 @@ class Spread:
 def whole(tensor: Tensor) -> Tensor:
     """Returns all of a tensor that may be divided; every process has to ask."""
     return tensor.full_tensor() if is_divided(tensor) else tensor  # type: ignore[attr-defined]
+
+
+def gathered(tensors: Mapping[str, Tensor], team: Team) -> dict[str, Tensor]:
+    """Returns all of some tensors on the CPU of the first process, none in the others; every process has to ask."""
+    found = {}
+    for name, tensor in tensors.items():
+        tensor = whole(tensor.detach())
+        if team.first:
+            found[name] = tensor.cpu()
+    return found
 
 
 def is_divided(tensor: Tensor) -> bool:
