@@ -37,11 +37,12 @@ class Interrupted(Exception):
 
     Attributes:
         status: what the command exits with: 130 after an interrupt from the keyboard, 0 after a scheduler's signal.
+        saved: whether something is there that `--overwrite` would replace when the command is given again.
     """
 
-    def __init__(self, message: str, status: int) -> None:
+    def __init__(self, message: str, status: int, *, saved: bool = True) -> None:
         super().__init__(message)
-        self.status = status
+        self.status, self.saved = status, saved
 
 
 class BothwaysWarning(UserWarning):

@@ -2,6 +2,7 @@
 
 from bothways.training.card import model_card
 from bothways.training.checkpoint import (
+    BEST,
     CARD,
     CHECKPOINTS,
     CONFIG,
@@ -18,13 +19,14 @@ from bothways.training.checkpoint import (
     save_model,
     save_run,
 )
-from bothways.training.folder import BEST, RunFolder, State, check_place, open_run
+from bothways.training.folder import RunFolder, State, check_place, open_run
 from bothways.training.inference import class_probabilities, cls_features, infer
 from bothways.training.loop import TrainResult, train
 from bothways.training.memory import largest_batch
 from bothways.training.optim import build_optimizer, freeze, learning_rate, learning_rate_at
 from bothways.training.parallel import Team, join
 from bothways.training.sampler import Plan, Source, batches
+from bothways.training.signals import interruptible
 
 __all__ = [
     "BEST",
@@ -49,6 +51,7 @@ __all__ = [
     "cls_features",
     "freeze",
     "infer",
+    "interruptible",
     "join",
     "largest_batch",
     "learning_rate",

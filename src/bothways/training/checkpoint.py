@@ -17,7 +17,7 @@ from bothways.training.card import model_card
 from bothways.weights import WEIGHTS, read_folder, read_header, write_weights
 
 CONFIG, MANIFEST, RECIPE, METRICS, CARD = "config.json", "manifest.json", "recipe.toml", "metrics.jsonl", "README.md"
-BEGUN, CHECKPOINTS, LATEST = "training.json", "checkpoints", "latest"
+BEGUN, CHECKPOINTS, LATEST, BEST = "training.json", "checkpoints", "latest", "best"
 """Of a run that is trained; see `training.folder`."""
 MOST_CONFIG_BYTES, MOST_RECIPE_BYTES, MOST_MANIFEST_BYTES = 2**16, 2**16, 2**28
 """More makes no sense, and would take long to be refused."""

@@ -5,33 +5,62 @@ RUN/metrics.jsonl        the log, live
 RUN/checkpoints/step-…   each a whole run that can be loaded, with what training needs to go on
 RUN/checkpoints/latest   the name of the one to go on from; `best` likewise
 RUN/model.safetensors …  the finished run; its manifest.json is written last
+RUN/.before              what `overwrite` replaces, until the new run has its first checkpoint
 """
 
 import json
 import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bothways.config import ANY_TIME, Settings
+from bothways.config import ANY_TIME, Settings, TrainingConfig
 from bothways.errors import BothwaysWarning, UserError
-from bothways.files import check_output, hidden_beside, locked, new_folder, read_json, write_json, write_text
+from bothways.files import (
+    check_output,
+    hidden_beside,
+    link_or_copy,
+    locked,
+    new_folder,
+    read_json,
+    sha256_file,
+    write_json,
+    write_text,
+)
 from bothways.model import Model
-from bothways.training.checkpoint import BEGUN, CHECKPOINTS, LATEST, MANIFEST, METRICS, load_tensors, save_run
-from bothways.training.parallel import Team, whole
+from bothways.training.checkpoint import (
+    BEGUN,
+    BEST,
+    CHECKPOINTS,
+    LATEST,
+    MANIFEST,
+    METRICS,
+    load_manifest,
+    load_tensors,
+    save_run,
+)
+from bothways.training.optim import in_bf16
+from bothways.training.parallel import Team, gathered
 from bothways.weights import read_weights, write_weights
 
-BEST, STATE, OPTIMIZER = "best", "state.json", "optimizer.safetensors"
-FITTED = "fitted_batch_size"
-"""In `training.json`: what `training.batch_size = "auto"` came to."""
+STATE, OPTIMIZER = "state.json", "optimizer.safetensors"
+FITTED, FORCED = "fitted_batch_size", "forced"
+"""In `training.json`: what `training.batch_size = "auto"` came to; what `--force` has overridden, and at which step."""
+SUMS = "sha256"
+"""In a checkpoint's manifest: of its files that hold no checksums of their own."""
 
+_BITS = ("bothways", "torch", "processes", "threads")
+"""Another of these may change the last bits."""
 _OWN = {BEGUN, CHECKPOINTS, METRICS, "tensorboard", "lock"}
+_BEFORE, _MOVING = ".before", ".before-moving"
+"""What `overwrite` replaces; under the second name while it is moved there or back."""
 
 
 @dataclass
@@ -57,6 +86,10 @@ class State:
     """A line of it whose evaluation is still to come."""
 
 
+Saved = tuple[dict[str, Tensor], dict[str, Tensor], State]
+"""What a checkpoint holds: weights, moments, state."""
+
+
 class RunFolder:
     """An open run's folder; made by `open_run`.
 
@@ -71,6 +104,8 @@ class RunFolder:
         self.path, self.settings, self.team = path, settings, team
         self.manifest: dict[str, Any] = {}
         self.result: dict[str, Any] | None = None
+        self.forced: list[dict[str, Any]] = []
+        self._begun: dict[str, Any] | None = None  # what `training.json` will hold once `force` has come to something
 
     @property
     def finished(self) -> bool:
@@ -80,17 +115,15 @@ class RunFolder:
     @property
     def latest(self) -> str:
         """The checkpoint to go on from: what `latest` says, or the newest there is before it; "" = none."""
-        pointed = self._pointed()
-        return max((name for name in self._steps() if name <= pointed), default="")
+        steps, pointed = self._steps(), self._pointed()
+        return max((name for name in steps if name <= (pointed or steps[-1])), default="")
 
     def fitted(self, find: Callable[[], int]) -> int:
         """Returns the batch size that was left to the machine; a run that goes on keeps the one it was begun with."""
-        begun = read_json(self.path / BEGUN)
+        begun = self.team.first_does(lambda: _read_begun(self.path))
         if FITTED not in begun:
-            begun[FITTED] = find()
-            self.team.wait()
-            if self.team.first:
-                write_json(self.path / BEGUN, begun)
+            begun[FITTED] = min(self.team.agree(find))
+            self.team.first_does(lambda: write_json(self.path / BEGUN, begun))
         return begun[FITTED]
 
     def log(self, entry: Mapping[str, Any]) -> None:
@@ -122,60 +155,101 @@ class RunFolder:
             with new_folder(folder, overwrite=True) as new:
                 write_weights(new / OPTIMIZER, moments)
                 write_text(new / METRICS, "".join(json.dumps(entry) + "\n" for entry in state.metrics))
-                write_json(new / STATE, {**asdict(state), "metrics": len(state.metrics)})
-                save_run(new, model, self.settings, {**self.manifest, "step": state.step}, weights)
+                write_json(new / STATE, {**vars(state), "metrics": len(state.metrics)})
+                sums = {name: sha256_file(new / name) for name in (METRICS, STATE)}
+                save_run(new, model, self.settings, {**self._told(), "step": state.step, SUMS: sums}, weights)
+            self._note_force()
             write_text(self.path / CHECKPOINTS / LATEST, folder.name)
             if state.best_step:
                 write_text(self.path / CHECKPOINTS / BEST, _name(state.best_step))
-        kept = {*self._steps()[-keep:], folder.name}
+        _remove(self.path / _BEFORE)
+        kept = {*[name for name in self._steps() if name <= folder.name][-keep:], folder.name}
         kept |= {self._best_of(name) for name in kept}
         for name in set(self._steps()) - kept:
             hidden = hidden_beside(self.path / CHECKPOINTS / name, "old")
-            (self.path / CHECKPOINTS / name).rename(hidden)  # whoever looks sees all of it or nothing
-            shutil.rmtree(hidden)
+            with suppress(OSError):  # what is left is removed when the run is opened again
+                (self.path / CHECKPOINTS / name).rename(hidden)  # whoever looks sees all of it or nothing
+            _remove(hidden)
 
-    def load(self) -> tuple[dict[str, Tensor], dict[str, Tensor], State] | None:
+    def load(self) -> Saved | None:
         """Reads the latest checkpoint: weights, moments, state; None = the run has to begin.
 
-        A damaged one is passed over with a warning: from the one before it the same numbers come.
+        A damaged one is passed over with a warning: from the one before it the same numbers come. The first process
+        chooses, and the others go on from the same one.
 
         Raises:
-            UserError: all are damaged.
+            UserError: all are damaged, or another process does not find in the chosen one what the first one did.
         """
-        pointed = self._pointed()
-        problems = [f"{self.path / CHECKPOINTS / pointed}: missing"] if pointed not in ("", self.latest) else []
-        for name in reversed([name for name in self._steps() if name <= self.latest]):
+        read: list[Saved] = []
+        name, sums = self.team.first_does(lambda: self._choose(read))
+
+        def read_it() -> None:
             folder = self.path / CHECKPOINTS / name
+            if not read:
+                try:
+                    if load_manifest(folder)[SUMS] != sums:
+                        raise UserError("it is another one than the first process reads")
+                    weights, moments, _, state = _read_checkpoint(folder)
+                except (UserError, OSError, KeyError, TypeError, ValueError) as problem:
+                    why = str(problem).partition("\n")[0]
+                    raise UserError(f"{folder}: process {self.team.rank} cannot go on from it ({why})") from None
+                read.append((weights, moments, state))
+
+        if name:
+            self.team.agree(read_it)
+        return read[0] if read else None
+
+    def _choose(self, read: list[Saved]) -> tuple[str, dict[str, str]]:
+        """Names the checkpoint to go on from, "" = none, with its checksums; what it holds is added to `read`."""
+        checkpoints, latest, pointed = self.path / CHECKPOINTS, self.latest, self._pointed()
+        problems = [f"{pointed or LATEST}: missing"] if latest and pointed != latest else []
+        for name in reversed([name for name in self._steps() if name <= latest]):
             try:
-                weights, moments = load_tensors(folder), read_weights(folder / OPTIMIZER)
-                log = (folder / METRICS).read_text(encoding="utf-8")
-                state = State(**{**read_json(folder / STATE), "metrics": [*map(json.loads, log.splitlines())]})
-            except (UserError, OSError, TypeError, ValueError) as problem:
-                why = str(problem).partition("\n")[0]
-                problems.append(why if str(folder) in why else f"{folder}: the checkpoint is damaged ({why})")
+                weights, moments, log, state = _read_checkpoint(checkpoints / name)
+            except (UserError, OSError, KeyError, TypeError, ValueError) as problem:
+                why = str(problem).partition("\n")[0].removesuffix("; restore it").replace(f"{checkpoints}/", "")
+                problems.append(why if name in why else f"{name}: the checkpoint is damaged ({why})")
                 continue
             for damaged in problems:
-                warnings.warn(f"{damaged}; going on from {name} instead", BothwaysWarning, stacklevel=2)
-            if self.team.first:
-                write_text(self.path / METRICS, log)
-            return weights, moments, state
+                warnings.warn(f"{checkpoints}/{damaged}; going on from {name} instead", BothwaysWarning, stacklevel=2)
+            write_text(self.path / METRICS, log)
+            read.append((weights, moments, state))
+            return name, load_manifest(checkpoints / name)[SUMS]
         if problems:
-            raise UserError(f"{self.path}: no checkpoint can be read ({problems[0]}); pass --overwrite to begin anew")
-        if self.team.first:
-            (self.path / METRICS).unlink(missing_ok=True)
-        return None
+            raise UserError(
+                f"{self.path}: no checkpoint can be read ({'; '.join(problems)}); pass --overwrite to begin anew"
+            )
+        (self.path / METRICS).unlink(missing_ok=True)
+        return "", {}
 
     def weights_of(self, step: int) -> dict[str, Tensor] | None:
         """Returns the weights of the checkpoint of a step; step 0 has none."""
-        return load_tensors(self.path / CHECKPOINTS / _name(step)) if step else None
+        read: list[dict[str, Tensor]] = []
+        if step:
+            self.team.agree(lambda: read.append(load_tensors(self.path / CHECKPOINTS / _name(step))))
+        return read[0] if read else None
 
     def finish(self, model: Model, result: Mapping[str, Any]) -> None:
         """Writes the finished run; from here on the folder holds all that other commands need."""
-        weights = {name: whole(tensor).detach().cpu() for name, tensor in model.state_dict().items()}
-        if self.team.first:
+        weights = gathered(model.state_dict(), self.team)
+
+        def write() -> None:
             with self._writing(self.path):
-                save_run(self.path, model, self.settings, {**self.manifest, "result": result}, weights)
-        self.team.wait()
+                self._note_force()
+                save_run(self.path, model, self.settings, {**self._told(), "result": result}, weights)
+            _remove(self.path / _BEFORE)
+
+        self.team.first_does(write)
+
+    def _told(self) -> dict[str, Any]:
+        return {**self.manifest, **({FORCED: self.forced} if self.forced else {})}
+
+    def _note_force(self) -> None:
+        """From now on the run is one of the settings that `force` has put in the place of others."""
+        if self._begun is not None:
+            fitted = {name: value for name, value in _read_begun(self.path).items() if name == FITTED}
+            write_json(self.path / BEGUN, {**self._begun, **fitted, FORCED: self.forced})
+            self._begun = None
 
     @contextmanager
     def _writing(self, what: Path) -> Iterator[None]:
@@ -210,9 +284,34 @@ def _name(step: int) -> str:
     return f"step-{step:08d}"
 
 
+def _read_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], str, State]:
+    """Reads weights, moments, the log's text and the state; whatever is wrong with one of them is an exception."""
+    sums = load_manifest(folder)[SUMS]
+    if odd := [name for name in (METRICS, STATE) if sha256_file(folder / name) != sums[name]]:
+        raise UserError(f"{folder / odd[0]}: SHA-256 is not the one it was saved with")
+    log = (folder / METRICS).read_text(encoding="utf-8")
+    state = State(**{**read_json(folder / STATE), "metrics": [*map(json.loads, log.splitlines())]})
+    if _name(state.step) != folder.name:
+        raise UserError(f"{folder / STATE}: expected the step of the folder's name, got {state.step}")
+    return load_tensors(folder), read_weights(folder / OPTIMIZER), log, state
+
+
+def _read_begun(path: Path) -> dict[str, Any]:
+    begun = read_json(path / BEGUN)
+    if not isinstance(begun, dict):
+        raise UserError(f"{path / BEGUN}: expected a JSON object; restore it, or pass --overwrite to begin anew")
+    return begun
+
+
 def check_place(path: Path, *, overwrite: bool = False, inputs: Iterable[str | Path] = ()) -> None:
     """Checks, before any work, that a run can be made at `path`, or gone on with; see `files.check_output`."""
-    check_output(path, overwrite=overwrite or (path / BEGUN).is_file(), inputs=inputs)
+    begun = (path / BEGUN).is_file()
+    if not (overwrite or begun) and any((path / CHECKPOINTS).glob("step-*")):
+        raise UserError(
+            f"{path}: has checkpoints but no {BEGUN}, which says what they come from; restore it, choose another "
+            "--out, or pass --overwrite to begin anew"
+        )
+    check_output(path, overwrite=overwrite or begun, inputs=inputs)
 
 
 @contextmanager
@@ -233,8 +332,8 @@ def open_run(
         settings: of the run, with a `training` table.
         depends_on: what else the run's numbers come from: name -> plain value, best a hash.
         team: the processes that train.
-        overwrite: begin anew, whatever is there.
-        force: go on although something differs, with a warning that names it.
+        overwrite: begin anew, whatever is there; it is kept until the new run has its first checkpoint.
+        force: go on although something differs, with a warning that names it; `training.json` and the manifest keep it.
         inputs: see `files.check_output`.
 
     Yields:
@@ -243,72 +342,129 @@ def open_run(
     Raises:
         UserError: `path` is no run, another process trains it, or it was begun with other settings or data.
     """
-    if team.first:  # the others may come when it is there
-        check_place(path, overwrite=overwrite, inputs=inputs)
+    training: TrainingConfig = settings.training  # type: ignore[attr-defined]
     mine = {
         **settings.model_dump(mode="json"), **depends_on,
-        "torch": torch.__version__, "threads": torch.get_num_threads(), "processes": team.size,
+        "device": team.device.type, "arithmetic": "bf16" if in_bf16(training, team.device) else "float32",
+        "bothways": version("bothways"), "torch": torch.__version__, "threads": torch.get_num_threads(), "processes": team.size,
     }  # fmt: skip
     mine = json.loads(json.dumps(mine))  # as it comes back from the file
     folder = RunFolder(path, settings, team)
     with ExitStack() as stack:
-        if team.first:
+
+        def begin() -> dict[str, Any] | None:
+            check_place(path, overwrite=overwrite, inputs=inputs)
             path.mkdir(parents=True, exist_ok=True)
             stack.enter_context(locked(path / "lock", f"{path}: another process trains it; wait until it is done"))
-            if overwrite or not (folder.finished or folder.latest):
-                _clear(path, mine)
-            else:
-                _compare(path, _without_fitted(read_json(path / BEGUN)), mine, finished=folder.finished, force=force)
-            (path / CHECKPOINTS).mkdir(exist_ok=True)
-            for left in (path / CHECKPOINTS).glob(".*"):
-                shutil.rmtree(left, ignore_errors=True)
-        team.wait()
-        if folder.finished:
-            folder.result = read_json(path / MANIFEST)["result"]
+            _begin(folder, mine, overwrite=overwrite, force=force)
+            if not folder.finished:
+                return None
+            result = load_manifest(path).get("result")
+            if not isinstance(result, dict):
+                raise UserError(f"{path / MANIFEST}: holds no result; restore it, or pass --overwrite to begin anew")
+            return result
+
+        folder.result = team.first_does(begin)
         try:
             yield folder
         finally:
-            if team.first and not (folder.finished or folder.latest) and {p.name for p in path.iterdir()} <= _OWN:
-                shutil.rmtree(path)  # nothing to go on from
+            if team.first and not (folder.finished or folder.latest):
+                with suppress(OSError):  # what led here matters more
+                    if (path / _BEFORE).exists():
+                        _put_back(path)
+                    elif {entry.name for entry in path.iterdir()} <= _OWN:  # nothing to go on from
+                        for entry in path.iterdir():
+                            _remove(entry)
+                        path.rmdir()
 
 
-def _clear(path: Path, mine: Mapping[str, Any]) -> None:
-    """Empties a run's folder for a new one; killed in between, it is a run that has to begin, never a mixture."""
-    for first in (path / CHECKPOINTS / LATEST, path / MANIFEST):
-        first.unlink(missing_ok=True)
+def _begin(folder: RunFolder, mine: dict[str, Any], *, overwrite: bool, force: bool) -> None:
+    """Makes a locked folder one that can be trained in: as it was left, emptied, or refused."""
+    path = folder.path
+    if (path / _MOVING).exists() or not (folder.finished or folder.latest):
+        _put_back(path)  # killed before its first checkpoint
+    for left in [*path.glob(".*.partial"), *(path / CHECKPOINTS).glob(".*"), path / _BEFORE]:
+        _remove(left)
+    if overwrite:
+        _put_aside(path, mine)
+    elif not (folder.finished or folder.latest):
+        write_json(path / BEGUN, mine)
+        for entry in path.iterdir():
+            if entry.name not in ("lock", BEGUN):
+                _remove(entry)
+    else:
+        theirs = _read_begun(path)
+        folder.forced = theirs.pop(FORCED, [])
+        theirs.pop(FITTED, None)
+        if forced := _compare(path, theirs, mine, finished=folder.finished, force=force):
+            step = int(folder.latest.removeprefix("step-"))
+            folder.forced, folder._begun = [*folder.forced, {"step": step, "changed": forced}], mine
+    (path / CHECKPOINTS).mkdir(exist_ok=True)
+
+
+def _put_aside(path: Path, mine: Mapping[str, Any]) -> None:
+    """Empties a run's folder for a new one; `_put_back` undoes it, wherever it was killed."""
+    (path / _MOVING).mkdir()
+    if (path / BEGUN).exists():  # there is one at any moment: it says whose the folder is
+        link_or_copy(path / BEGUN, path / _MOVING / BEGUN)
     write_json(path / BEGUN, mine)
     for entry in path.iterdir():
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        elif entry.name not in ("lock", BEGUN):
-            entry.unlink()
+        if entry.name not in ("lock", BEGUN, _MOVING):
+            entry.rename(path / _MOVING / entry.name)
+    (path / _MOVING).rename(path / _BEFORE)
 
 
-def _without_fitted(begun: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in begun.items() if name != FITTED}
+def _put_back(path: Path) -> None:
+    """Gives a run's folder what a new run would have replaced, if there is something."""
+    if (path / _BEFORE).exists():
+        for name in _OWN - {"lock", BEGUN}:
+            _remove(path / name)
+        (path / _BEFORE).rename(path / _MOVING)
+    if (path / _MOVING).exists():
+        entries = sorted((path / _MOVING).iterdir(), key=lambda entry: entry.name == BEGUN)
+        for entry in entries:
+            entry.rename(path / entry.name)
+        if entries and entries[-1].name != BEGUN:
+            (path / BEGUN).unlink(missing_ok=True)
+        (path / _MOVING).rmdir()
 
 
-def _compare(path: Path, theirs: dict[str, Any], mine: dict[str, Any], *, finished: bool, force: bool) -> None:
-    """Refuses what would change the numbers; what may change their last bits only is said."""
+def _remove(path: Path) -> None:
+    """Removes a file or a folder as far as the file system lets it."""
+    with suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _compare(path: Path, theirs: dict[str, Any], mine: dict[str, Any], *, finished: bool, force: bool) -> list[str]:
+    """Refuses what would change the numbers, or returns it; what may change their last bits only is said."""
     differing = list(_differences(theirs, mine))
-    bits = [text for name, text in differing if name in ("torch", "processes", "threads")]
+    bits = {name: text for name, text in differing if name in _BITS}
     if bits and not finished:
-        warnings.warn(
-            f"{path}: goes on with {'; '.join(bits)}: the last bits may differ", BothwaysWarning, stacklevel=4
-        )
-    others = [
-        text
-        for name, text in differing
-        if name not in ("torch", "processes", "threads", *(f"training.{name}" for name in ANY_TIME))
-    ]
+        drawn = "processes" in bits and any(_dropouts(mine))
+        what = "other dropout is drawn" if drawn else "the last bits may differ"
+        warnings.warn(f"{path}: goes on with {'; '.join(bits.values())}: {what}", BothwaysWarning, stacklevel=4)
+    others = [text for name, text in differing if name not in (*_BITS, *(f"training.{name}" for name in ANY_TIME))]
     if others and (finished or not force):
         go_on = "" if finished else ", or --force to go on all the same"
+        over = ", and a finished run cannot be extended" if finished and force else ""
         raise UserError(
-            f"{path}: was {'made' if finished else 'begun'} with other settings or data ({'; '.join(others)}); use "
-            f"those, choose another --out, pass --overwrite to begin anew{go_on}"
+            f"{path}: was {'made' if finished else 'begun'} with other settings or data ({'; '.join(others)}){over}; "
+            f"use those, choose another --out, pass --overwrite to begin anew{go_on}"
         )
     if others:
         warnings.warn(f"{path}: --force goes on although {'; '.join(others)}", BothwaysWarning, stacklevel=4)
+    return others
+
+
+def _dropouts(values: Mapping[str, Any]) -> Iterator[float]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _dropouts(value)
+        elif "dropout" in name:
+            yield value
 
 
 def _differences(theirs: Any, mine: Any, name: str = "") -> Iterator[tuple[str, str]]:

@@ -1,10 +1,13 @@
 """A signal asks a training to stop: it saves what it has at the next step and can go on later."""
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+from bothways.errors import Interrupted, UserError
 
 STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
 """From the keyboard; from a scheduler that wants the machine; from SLURM's `--signal=USR1@…`, some time before."""
@@ -45,16 +48,48 @@ class Stop:
             raise StopNow
 
 
+_current: Stop | None = None
+
+
 @contextmanager
 def stopping(wanted: bool = True) -> Iterator[Stop]:
-    """Yields what takes note of the signals that ask to stop, if that is wanted; only the main thread can."""
+    """Yields what takes note of the signals that ask to stop, if that is wanted; only the main thread can.
+
+    Within `interruptible` it is the same `Stop`, and from here on nothing is left by a signal.
+    """
+    global _current
+    if wanted and _current is not None:
+        _current._leaving = False
+        yield _current
+        return
     stop = Stop()
     if not wanted or threading.current_thread() is not threading.main_thread():
         yield stop
         return
+    _current = stop
     before = {number: signal.signal(number, stop._take) for number in STOPPING}
     try:
         yield stop
     finally:
+        _current = None
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def interruptible(title: str) -> Iterator[None]:
+    """Makes of a signal before the first step an `Interrupted`; after the last one, what is left to do is done.
+
+    Of several processes one may be in the first step already, which the others then leave alone.
+    """
+    with stopping() as stop:
+        try:
+            with stop.leaving():
+                yield
+        except (StopNow, UserError) as problem:
+            several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+            if isinstance(problem, UserError) and not (several and stop.signal):
+                raise
+            again = "start all processes again as before" if several else "run the same command again"
+            message = f"{title}: stopped by a signal before the first step; to begin or go on, {again}"
+            raise Interrupted(message, 130 if stop.signal == signal.SIGINT else 0, saved=False) from None

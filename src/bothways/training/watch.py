@@ -46,9 +46,10 @@ def not_finite_error(
         if not np.isfinite(value)
         else f"the gradient of step {step + 1} is not finite"
     )
+    anew = " and begin anew with --overwrite" if run is not None else ""
     return UserError(
         f"{title}: {what}; it comes from {where}{saved}; look there with `bothways eeg check`, or lower "
-        "training.learning_rate"
+        f"training.learning_rate{anew}"
     )
 
 
