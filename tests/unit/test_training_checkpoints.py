@@ -1,0 +1,241 @@
+"""Checkpoints: which are kept, which are damaged and passed over, what going on from them gives."""
+
+import errno
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import bothways
+from bothways import run as commands
+from bothways.config import PretrainConfig
+from bothways.errors import BothwaysWarning, UserError
+from bothways.training import TrainResult, folder, join, load_config_of, load_run, open_run, train
+from models import embedding_of
+from sentences import Sentences, changed, classifier
+from sittings import OFTEN, Stopped, Until, names, opened, outcome, sitting, step, stopped
+
+
+@pytest.fixture
+def undisturbed(tmp_path: Path) -> tuple[bytes, list[tuple[Any, ...]]]:
+    sitting(tmp_path / "undisturbed")
+    return outcome(tmp_path / "undisturbed")
+
+
+@pytest.mark.parametrize("keep", [1, 3])
+def test_the_newest_and_the_best_are_kept(tmp_path: Path, keep: int) -> None:
+    scores = iter([3.0, 1.0, 2.0])
+    config = changed(steps=9, evaluations=3, keep=keep, checkpoint_every_s=1e-9)
+    with open_run(tmp_path / "run", PretrainConfig(training=config), {}, join()) as run:
+        train(
+            classifier(), Sentences(), config, title="test", run=run,
+            evaluate=lambda _: {}, score=lambda _: next(scores),
+        )  # fmt: skip
+    assert names(tmp_path / "run") == ["best", "latest", step(3), *map(step, range(10 - keep, 10))]
+    assert (tmp_path / "run" / "checkpoints" / "best").read_text() == step(3)
+    assert (tmp_path / "run" / "checkpoints" / "latest").read_text() == step(9)
+
+
+def rewritten(file: Path, **changes: Any) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "weights cut": lambda c: os.truncate(c / "model.safetensors", 5000),
+    "moments cut": lambda c: os.truncate(c / "optimizer.safetensors", 5000),
+    "no moments": lambda c: (c / "optimizer.safetensors").unlink(),
+    "no state": lambda c: (c / "state.json").unlink(),
+    "another state": lambda c: (c / "state.json").write_text('{"steps": 3}'),
+    "empty state": lambda c: (c / "state.json").write_text("{}"),
+    "state of another step": lambda c: shutil.copy(c.with_name(step(3)) / "state.json", c),
+    "state and sums of another step": lambda c: [
+        shutil.copy(c.with_name(step(3)) / name, c) for name in ("state.json", "metrics.jsonl", "manifest.json")
+    ],
+    "negative step": lambda c: rewritten(c / "state.json", step=-2),
+    "other numbers": lambda c: rewritten(c / "state.json", seconds=0.5),
+    "no manifest": lambda c: (c / "manifest.json").unlink(),
+    "another log": lambda c: (c / "metrics.jsonl").write_text(""),
+    "log cut": lambda c: (c / "metrics.jsonl").write_text('{"st'),
+    "gone": shutil.rmtree,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_checkpoint_is_passed_over(
+    tmp_path: Path, damage: Callable[[Path], object], undisturbed: Any
+) -> None:
+    stopped(tmp_path / "run", 4)
+    damage(tmp_path / "run" / "checkpoints" / step(4))
+    with pytest.warns(BothwaysWarning, match=rf"{step(4)}.*; going on from {step(3)} instead$"):
+        sitting(tmp_path / "run")
+    assert outcome(tmp_path / "run") == undisturbed
+
+
+@pytest.mark.parametrize("text", ["", "\0\0\0\0", "step-99999999"])
+def test_a_damaged_pointer_does_not_begin_anew(tmp_path: Path, text: str, undisturbed: Any) -> None:
+    stopped(tmp_path / "run", 4)
+    (tmp_path / "run" / "checkpoints" / "latest").write_text(text)
+    with opened(tmp_path / "run") as run:
+        assert run.latest == step(4)
+
+
+def test_the_best_of_an_older_checkpoint_is_still_there(tmp_path: Path) -> None:
+    """The newest, which is the best, is damaged: the best of the one before it is needed again."""
+    config = changed(steps=8, evaluations=8, patience=8, keep=2)
+
+    def score_until(*scores: float) -> TrainResult:
+        left, model = list(scores), classifier()
+        with open_run(tmp_path / "run", PretrainConfig(training=config), {}, join()) as run:
+            return train(
+                model, Sentences(), config, title="test", evaluate=lambda _: {}, score=lambda _: left.pop(0), run=run
+            )
+
+    with pytest.raises(IndexError):
+        score_until(5.0, 1.0, 2.0, 9.0)
+    assert names(tmp_path / "run") == ["best", "latest", step(1), step(3), step(4)]
+    os.truncate(tmp_path / "run" / "checkpoints" / step(4) / "model.safetensors", 5000)
+    with pytest.warns(BothwaysWarning, match="going on from"):
+        assert score_until(1.0, 1.0, 1.0, 1.0, 1.0).best_step == 1
+
+
+def test_all_checkpoints_damaged(tmp_path: Path) -> None:
+    stopped(tmp_path / "run", 4)
+    for one in (3, 4):
+        os.truncate(tmp_path / "run" / "checkpoints" / step(one) / "model.safetensors", 5000)
+    with pytest.raises(UserError) as caught:
+        sitting(tmp_path / "run")
+    each = r"{}/model.safetensors: expected safetensors, but the file is damaged \([^()]*\)"
+    assert re.fullmatch(
+        rf".*/run: no checkpoint can be read \({each.format(step(4))}; {each.format(step(3))}\); pass --overwrite to "
+        "begin anew",
+        str(caught.value),
+    )
+
+
+@pytest.mark.parametrize("lost", [step(4), ""], ids=["and the newest checkpoint", "alone"])
+def test_a_lost_pointer_does_not_begin_anew(tmp_path: Path, lost: str, undisturbed: Any) -> None:
+    stopped(tmp_path / "run", 4)
+    (tmp_path / "run" / "checkpoints" / "latest").unlink()
+    if lost:
+        shutil.rmtree(tmp_path / "run" / "checkpoints" / lost)
+    with pytest.warns(BothwaysWarning, match=rf"latest: missing; going on from {step(3 if lost else 4)} instead$"):
+        sitting(tmp_path / "run")
+    assert outcome(tmp_path / "run") == undisturbed
+
+
+def test_checkpoints_without_what_they_come_from(tmp_path: Path) -> None:
+    stopped(tmp_path / "run", 4)
+    (tmp_path / "run" / "training.json").unlink()
+    with pytest.raises(UserError, match=r"run: has checkpoints but no training.json, .*; restore it, choose another "):
+        sitting(tmp_path / "run")
+    (tmp_path / "run" / "training.json").write_text("[]")
+    with pytest.raises(UserError, match=r"training.json: expected a JSON object; restore it"):
+        sitting(tmp_path / "run")
+    assert names(tmp_path / "run") == ["latest", step(3), step(4)]
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path, undisturbed: Any) -> None:
+    stopped(tmp_path / "run", 4)
+    left = [".model.safetensors.7.partial", "checkpoints/.latest.7.partial", f"checkpoints/.{step(5)}.7.partial/x"]
+    for name in left:
+        (tmp_path / "run" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "run" / name).write_bytes(b"")
+    with opened(tmp_path / "run"):
+        assert list((tmp_path / "run").rglob(".*")) == []
+
+
+def test_checkpoints_that_were_passed_over_do_not_count(tmp_path: Path) -> None:
+    stopped(tmp_path / "run", 5, keep=3)
+    for one in (4, 5):
+        (tmp_path / "run" / "checkpoints" / step(one) / "state.json").write_text("{}")
+    with pytest.warns(BothwaysWarning, match="going on from"):
+        stopped(tmp_path / "run", 1, keep=3)
+    assert names(tmp_path / "run") == ["latest", step(3), step(4)]
+
+
+def test_an_old_checkpoint_that_cannot_be_removed_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: Any
+) -> None:
+    def busy(path: Path, *_: object, **options: object) -> None:
+        if not options.get("ignore_errors"):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder.shutil, "rmtree", busy)
+        sitting(tmp_path / "run")
+    assert outcome(tmp_path / "run") == undisturbed
+    with opened(tmp_path / "run"):
+        assert not [name for name in names(tmp_path / "run") if name.startswith(".")]
+
+
+def test_the_error_on_a_linked_folder_is_the_real_one(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "training.json").write_text("{}")
+    stopped(tmp_path / "run", 0)
+    assert os.listdir(tmp_path / "elsewhere") == []
+
+
+def test_a_full_disk_leaves_the_checkpoint_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: Any
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch, pytest.raises(UserError) as caught:
+        sitting(tmp_path / "run", Until(3, lambda: patch.setattr(os, "fsync", full)))
+    assert str(caught.value) == (
+        f"{tmp_path / 'run' / 'checkpoints' / step(4)}: cannot be written: No space left on device; make room and run "
+        "the same command again, it goes on from step 3"
+    )
+    assert names(tmp_path / "run") == ["latest", step(2), step(3)]
+    sitting(tmp_path / "run")
+    assert outcome(tmp_path / "run") == undisturbed
+
+
+def test_a_full_disk_at_the_first_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(UserError, match=r"it goes on from the beginning$"),
+    ):
+        sitting(tmp_path / "run", Until(0, lambda: patch.setattr(os, "fsync", full)))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_checkpoint_is_a_run(tmp_path: Path) -> None:
+    stopped(tmp_path / "run", 4)
+    model = load_run(tmp_path / "run" / "checkpoints" / step(4), embedding_of)
+    assert not model.training
+    short = classifier(dropout=0.2)
+    with pytest.raises(Stopped):
+        train(short, Until(4), changed(**OFTEN), title="test")
+    assert all(torch.equal(one, short.state_dict()[name]) for name, one in model.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        load_config_of,
+        bothways.load,
+        lambda run: commands.predict(run, ["x.edf"], "out"),
+        lambda run: commands.evaluate(run),
+    ],
+    ids=["config", "load", "predict", "evaluate"],
+)
+def test_an_unfinished_run_names_its_checkpoint(tmp_path: Path, load: Callable[[Path], object]) -> None:
+    stopped(tmp_path / "run", 4)
+    with pytest.raises(UserError) as caught:
+        load(tmp_path / "run")
+    assert str(caught.value) == (
+        f"{tmp_path / 'run'}: the run is not finished; give the command that began it again, or take its newest "
+        f"checkpoint, {tmp_path / 'run' / 'checkpoints' / step(4)}"
+    )
