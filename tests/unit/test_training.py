@@ -37,6 +37,7 @@ from bothways.training import (
     open_run,
     train,
 )
+from bothways.training.optim import in_bf16
 from models import FORMS
 from recordings import noise_uv, write_edf
 from sentences import QUICK, Pairs, Poisoned, Sentences, bert, classifier, losses
@@ -223,6 +224,20 @@ def test_bf16_is_refused_where_the_hardware_lacks_it(monkeypatch: pytest.MonkeyP
         train(classifier(), Sentences(), QUICK.model_copy(update={"precision": "bf16"}), title="test")
     auto = losses(train(classifier(), Sentences(), QUICK.model_copy(update={"precision": "auto"}), title="test"))
     assert auto == losses(train(classifier(), Sentences(), QUICK, title="test"))
+
+
+@pytest.mark.parametrize(("capability", "expected"), [((7, 5), False), ((8, 0), True)])
+def test_bf16_of_a_gpu_is_none_that_is_emulated(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], expected: bool
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.delattr(torch.cpu, "_is_avx512_bf16_supported")
+    auto = QUICK.model_copy(update={"precision": "auto"})
+    assert in_bf16(auto, torch.device("cuda", 0)) is expected
+    assert not in_bf16(auto, torch.device("cpu"))  # whatever else this machine has
+    with pytest.raises(UserError, match="no bf16 arithmetic"):
+        in_bf16(QUICK.model_copy(update={"precision": "bf16"}), torch.device("cpu"))
 
 
 def test_inference_in_batches_is_inference_at_once() -> None:

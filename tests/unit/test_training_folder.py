@@ -89,12 +89,47 @@ def test_what_changes_no_number_may_change(tmp_path: Path, undisturbed: Any) -> 
     assert outcome(tmp_path / "run") == undisturbed
 
 
-def test_what_may_change_the_last_bits_is_said(tmp_path: Path) -> None:
+def begun_with(path: Path, **changes: Any) -> None:
+    begun = json.loads((path / "training.json").read_text())
+    (path / "training.json").write_text(json.dumps(begun | changes))
+
+
+@pytest.mark.parametrize(("dropout", "end"), [(0.0, "the last bits may differ"), (0.1, "other dropout is drawn")])
+def test_what_may_change_the_last_bits_is_said(tmp_path: Path, dropout: float, end: str) -> None:
+    depends_on = {"encoder": {"hidden_dropout_prob": dropout}}
+    stopped(tmp_path / "run", 2, depends_on=depends_on)
+    begun_with(tmp_path / "run", bothways="0", torch="1.0", processes=4)
+    told = r"goes on with bothways: \"0\", now .*; torch: \"1.0\", now .*; processes: 4, now 1"
+    with pytest.warns(BothwaysWarning, match=f"{told}: {end}$"):
+        sitting(tmp_path / "run", depends_on=depends_on)
+
+
+@pytest.mark.parametrize(("name", "theirs", "mine"), [("device", "cuda", "cpu"), ("arithmetic", "bf16", "float32")])
+def test_another_device_or_precision_is_refused(tmp_path: Path, name: str, theirs: str, mine: str) -> None:
     stopped(tmp_path / "run", 2)
-    begun = json.loads((tmp_path / "run" / "training.json").read_text())
-    (tmp_path / "run" / "training.json").write_text(json.dumps(begun | {"torch": "1.0", "processes": 4}))
-    with pytest.warns(BothwaysWarning, match=r"goes on with torch: \"1.0\", now .*; processes: 4, now 1: the last"):
+    begun_with(tmp_path / "run", **{name: theirs})
+    with pytest.raises(UserError, match=f'begun with other settings or data \\({name}: "{theirs}", now "{mine}"\\)'):
         sitting(tmp_path / "run")
+
+
+def test_force_with_fewer_steps_than_done_is_one_line(tmp_path: Path) -> None:
+    stopped(tmp_path / "run", 4)
+    with (
+        pytest.warns(BothwaysWarning, match="--force goes on although training.steps: 6, now 2"),
+        pytest.raises(
+            UserError, match=r"test: 4 steps are done already, training.steps is 2; raise it, or pass --over"
+        ),
+    ):
+        sitting(tmp_path / "run", steps=2, force=True)
+
+
+def test_force_with_as_many_steps_as_done_evaluates(tmp_path: Path) -> None:
+    stopped(tmp_path / "run", 4, log_every=100)
+    with pytest.warns(BothwaysWarning, match="--force"):
+        result = sitting(tmp_path / "run", steps=4, log_every=100, force=True)
+    assert result.evaluation is not None
+    assert result.steps == result.metrics[-1]["step"] == 4
+    assert result.metrics[-1]["evaluation"] == result.evaluation
 
 
 # Finished, begun anew, failed ------------------------------------------------------------------------------------

@@ -73,7 +73,20 @@ def test_no_more_than_there_are_samples(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_processes_share_the_memory_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert largest(monkeypatch, 3 * (128 + 2 * 20 * 10), n_processes=3) == 3 * 8
+    assert largest(monkeypatch, 3 * (128 + 2 * 20 * 10), n_processes=6, n_here=3) == 6 * 8
+
+
+@pytest.mark.parametrize(("samples", "parts", "expected"), [(10, 3, 3 * 8), (1e6, 4, 1024), (10, 2000, 2000)])
+def test_parts_of_a_step_need_the_memory_of_one(
+    monkeypatch: pytest.MonkeyPatch, samples: float, parts: int, expected: int
+) -> None:
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 128 + 2 * 20 * samples)
+    assert largest_batch(Line(), Points(), changed(accumulate=parts), device=CPU) == expected
+
+
+def test_the_control_group_of_this_process_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: 123)
+    assert memory.free_bytes(CPU) == 123
 
 
 @pytest.mark.parametrize("free", [100.0, 128 + 39.0])

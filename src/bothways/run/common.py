@@ -168,7 +168,7 @@ def fitted_batch(settings: S, model: Model, source: Source, folder: RunFolder) -
         return settings
     team = folder.team
     size = folder.fitted(
-        lambda: min(team.gather(largest_batch(model, source, training, device=team.device, n_processes=team.size)))
+        lambda: largest_batch(model, source, training, device=team.device, n_processes=team.size, n_here=team.here)
     )
     warnings.warn(f"training.batch_size: auto = {size}", BothwaysWarning, stacklevel=3)
     return settings.model_copy(update={"training": training.model_copy(update={"batch_size": size})})

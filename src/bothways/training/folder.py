@@ -346,7 +346,8 @@ def open_run(
     mine = {
         **settings.model_dump(mode="json"), **depends_on,
         "device": team.device.type, "arithmetic": "bf16" if in_bf16(training, team.device) else "float32",
-        "bothways": version("bothways"), "torch": torch.__version__, "threads": torch.get_num_threads(), "processes": team.size,
+        "bothways": version("bothways"), "torch": torch.__version__,
+        "threads": torch.get_num_threads(), "processes": team.size,
     }  # fmt: skip
     mine = json.loads(json.dumps(mine))  # as it comes back from the file
     folder = RunFolder(path, settings, team)

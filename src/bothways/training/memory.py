@@ -1,8 +1,5 @@
 """How large a batch memory holds: what one step keeps for its gradient, counted, not tried."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import psutil  # type: ignore[import-untyped]
 import torch
@@ -13,6 +10,7 @@ from bothways.errors import UserError
 from bothways.model import Model
 from bothways.training.optim import freeze
 from bothways.training.sampler import Source
+from bothways.workers import available_bytes
 
 SHARE = 0.5
 """Of the free memory; the rest is for what a step needs besides what it keeps."""
@@ -22,16 +20,19 @@ PROBE = 4
 
 
 def largest_batch(
-    model: Model, source: Source, config: TrainingConfig, *, device: torch.device, n_processes: int = 1
+    model: Model, source: Source, config: TrainingConfig, *, device: torch.device, n_processes: int = 1, n_here: int = 1
 ) -> int:
-    """Returns the largest power of two (at most `MOST`, and no more than there are samples) that memory holds.
+    """Returns how large a batch memory holds: for each part that a process computes it in a power of two.
+
+    A process has at most `MOST` samples, and all together no more than there are.
 
     Args:
         model: what will be trained.
         source: the samples; the longest of some, evenly spread, stand for all.
         config: what of the model is frozen, and whether its layers are computed twice.
         device: where it will be trained.
-        n_processes: of this machine, which share its memory unless each has an accelerator.
+        n_processes: that train together.
+        n_here: those on this machine, which share its memory unless each has an accelerator.
 
     Raises:
         UserError: not even one sample fits.
@@ -43,7 +44,7 @@ def largest_batch(
     model.encoder.checkpointing = config.gradient_checkpointing
     per_sample = kept_bytes(model, batch) / len(ids)
     weights = 4 * sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
-    sharing = 1 if device.type == "cuda" else n_processes
+    sharing = 1 if device.type == "cuda" else n_here
     free = SHARE * (free_bytes(device) / sharing - weights)
     fits = int(free // max(per_sample, 1))
     if fits < 1:
@@ -52,7 +53,9 @@ def largest_batch(
             f"{max(free, 0) / 2**20:.0f} MiB are free for it; shorten windows.window_s, or set "
             "training.gradient_checkpointing = true"
         )
-    return n_processes * 2 ** int(np.log2(min(fits, MOST, max(len(source) // n_processes, 1))))
+    n_parts = n_processes * config.accumulate
+    most = min(MOST // config.accumulate, len(source) // n_parts)
+    return n_parts * 2 ** int(np.log2(max(min(fits, most), 1)))
 
 
 def kept_bytes(model: Model, batch: dict[str, Tensor]) -> int:
@@ -86,8 +89,4 @@ def free_bytes(device: torch.device) -> int:
     """Returns the memory that can still be taken: of the accelerator, or of this machine or its container."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    free = psutil.virtual_memory().available
-    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
-    if os.access(limit, os.R_OK) and (text := limit.read_text().strip()).isdigit():
-        free = min(free, int(text) - int(used.read_text()))
-    return free
+    return min(psutil.virtual_memory().available, available_bytes())
