@@ -1,5 +1,6 @@
 """Runs a command: a user's mistake ends with one line and status 2, a signal with how to go on."""
 
+import atexit
 import os
 import shlex
 import signal
@@ -15,11 +16,14 @@ USAGE: type[Exception] = [one for one in typer.BadParameter.__mro__ if hasattr(o
 """The root of what parsing raises, in click or in the copy of it that newer typer holds."""
 
 
-class _Terminated(KeyboardInterrupt):
-    """SIGTERM, which ends the work as Ctrl-C does."""
+class _Signalled(KeyboardInterrupt):
+    """A signal that ends the work as Ctrl-C does."""
+
+    number = 0
 
     @classmethod
-    def now(cls, *_: object) -> None:
+    def now(cls, number: int, _: object) -> None:
+        cls.number = number
         raise cls
 
 
@@ -41,16 +45,34 @@ def _status(arguments: list[str]) -> int:
     return 0
 
 
+def _last() -> None:
+    """From here on no signal matters: what is left to do is short, and the status is known."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _again(saved: bool) -> str:
+    """The command to go on with; several processes have none that one of them could print."""
+    arguments = ["bothways", *(word for word in sys.argv[1:] if not saved or word != "--overwrite")]
+    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    if several:
+        return ", without --overwrite" if len(arguments) <= len(sys.argv[1:]) else ""
+    return f": {shlex.join(arguments)}"
+
+
 def main() -> None:
     """Runs the command line; a `UserError` is one line on standard error and status 2."""
-    signal.signal(signal.SIGTERM, _Terminated.now)
+    first = os.environ.get("RANK", "0") == "0"  # of several processes the first one speaks for all
+    trains = sys.argv[1:3] in (["eeg", "pretrain"], ["eeg", "finetune"])
+    for number in (signal.SIGTERM, *((signal.SIGINT, signal.SIGUSR1) if trains else ())):
+        signal.signal(number, _Signalled.now)
     warnings.simplefilter("ignore")
     warnings.simplefilter("always", BothwaysWarning)
     warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="replace")  # names of files, whatever the locale
-    if os.environ.get("RANK", "0") != "0":  # of several processes the first one speaks for all
+    if not first:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         warnings.simplefilter("ignore")
     try:
@@ -58,7 +80,7 @@ def main() -> None:
     except UserError as problem:
         status, message = 2, f"error: {problem}"
     except Interrupted as stopped:
-        status, message = stopped.status, f"{stopped}: {shlex.join(['bothways', *sys.argv[1:]])}"
+        status, message = stopped.status, f"{stopped}{_again(stopped.saved)}" if first else ""
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
@@ -67,7 +89,14 @@ def main() -> None:
     except OSError as problem:
         status, message = 2, f"error: {problem.filename or 'output'}: {plain_words(problem)}; check the path and space"
     except KeyboardInterrupt as stop:
-        status, word = (143, "terminated") if isinstance(stop, _Terminated) else (130, "interrupted")
+        number = stop.number if isinstance(stop, _Signalled) else signal.SIGINT
+        status, word = (143, "terminated") if number == signal.SIGTERM else (130, "interrupted")
         message = f"{word}: {stop}" if stop.args else word
-    print(message, file=sys.stderr)
+        if trains and isinstance(stop, _Signalled):  # before the command has begun
+            status = 130 if number == signal.SIGINT else 0
+            message = f"stopped by a signal; to begin or go on, start it again{_again(False)}" if first else ""
+    finally:
+        atexit.register(_last)
+    if message:
+        print(message, file=sys.stderr)
     raise SystemExit(status)

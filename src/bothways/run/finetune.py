@@ -42,6 +42,7 @@ from bothways.training import (
     check_place,
     class_probabilities,
     infer,
+    interruptible,
     join,
     load_config_of,
     load_manifest,
@@ -56,6 +57,7 @@ PARTS = ("train", "validation", "test")
 LABELLED = "labelled window"
 
 
+@interruptible("fine-tune")
 def finetune(
     start: str | Path,
     data: str | Path,

@@ -22,9 +22,10 @@ from bothways.run.common import (
     parameters_of,
     provenance,
 )
-from bothways.training import check_place, join, open_run, train
+from bothways.training import check_place, interruptible, join, open_run, train
 
 
+@interruptible("pretrain")
 def pretrain(
     data: str | Path,
     out: str | Path,

@@ -415,7 +415,8 @@ class _Training:
 
     def _goes_on(self) -> str:
         where = f"step {self.state.step} is saved; " if self.run is not None else ""
-        return f"{self.title}: stopped by a signal; {where}to go on, run the same command again"
+        again = "start all processes again as before" if self.team.size > 1 else "run the same command again"
+        return f"{self.title}: stopped by a signal; {where}to go on, {again}"
 
 
 def _seed(seed: int, device: torch.device) -> None:
