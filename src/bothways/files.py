@@ -147,6 +147,19 @@ def check_output(out: Path, *, overwrite: bool = False, inputs: Iterable[str | P
         raise UserError(f"{out}: {parent} cannot be written; choose another --out")
 
 
+def beside(folder: Path, name: str) -> Path:
+    """Returns a file of a folder, which may have come with a download: it may not be a link to elsewhere.
+
+    Raises:
+        UserError: it is one.
+    """
+    real, home = Path(os.path.realpath(folder / name)), Path(os.path.realpath(folder))
+    blobs = home.parent.parent / "blobs"  # where the hub's cache keeps what its snapshots link to
+    if real.parent not in (home, blobs):
+        raise UserError(f"{folder / name}: expected a file in the folder, got a link out of it; copy the file there")
+    return folder / name
+
+
 def hidden_beside(path: Path, ending: str) -> Path:
     """Returns a hidden name in the same folder; of a name so long that nothing fits behind it, a part and a hash."""
     name = path.name

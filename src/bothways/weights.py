@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from bothways.errors import UserError
-from bothways.files import read_json, readable, replacing
+from bothways.files import beside, read_json, readable, replacing
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 MOST_HEADER_BYTES = 4 * 2**20
@@ -161,11 +161,7 @@ def _beside(folder: Path, name: str) -> Path:
         raise UserError(
             f"{folder / INDEX}: expected names of files beside it, got {_short(name)!r}; do not trust this folder"
         )
-    real, home = Path(os.path.realpath(folder / name)), Path(os.path.realpath(folder))
-    blobs = home.parent.parent / "blobs"  # where the hub's cache keeps what its snapshots link to
-    if real.parent not in (home, blobs):
-        raise UserError(f"{folder / name}: expected a file in the folder, got a link out of it; copy the file there")
-    return folder / name
+    return beside(folder, name)
 
 
 @contextmanager

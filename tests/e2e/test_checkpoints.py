@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import bothways
 from bothways import run
 from bothways.errors import BothwaysWarning, Interrupted
 from bothways.training import loop, memory
@@ -32,6 +33,13 @@ def test_checkpoints_serve_as_runs(chain: Chain, tmp_path: Path, stop_after: pyt
     with pytest.raises(Interrupted):
         run.finetune(start, chain.store, chain.labels, finetuned, changes=[*WINDOWS, "training.steps=20"])
     trained = finetuned / "checkpoints" / "step-00000003"
+    for pointer in (pretrained / "checkpoints", pretrained / "checkpoints" / "latest"):
+        again = tmp_path / f"from-{pointer.name}"
+        with pytest.raises(Interrupted):
+            run.finetune(pointer, chain.store, chain.labels, again, changes=[*WINDOWS, "training.steps=20"])
+        manifest = json.loads((again / "checkpoints" / "step-00000003" / "manifest.json").read_text())
+        assert manifest["from"] == str(start)
+        assert bothways.load(pointer).load_report is not None
     assert run.evaluate(trained)["model"]["n_subjects"] > 0
     found = run.predict(trained, [next(chain.data.rglob("*.edf"))], tmp_path / "out")
     assert found["recordings"][0]["windows"] > 0

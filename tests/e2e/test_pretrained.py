@@ -1,6 +1,8 @@
 """Models as they are handed on: `bothways.load`, the hub's form, the card; no network."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +40,23 @@ def bert(tmp_path: Path) -> Path:
 def test_importing_the_package_stays_light() -> None:
     code = "import bothways, sys; print([name for name in ('torch', 'mne', 'numpy') if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", ["README.md", "manifest.json", "vocab.txt"])
+def test_what_lies_elsewhere_is_not_taken_along(chain: Chain, tmp_path: Path, name: str) -> None:
+    (tmp_path / "secret").write_text("{}")
+    shutil.copytree(chain.pretrained, tmp_path / "run")
+    (tmp_path / "run" / name).unlink(missing_ok=True)
+    (tmp_path / "run" / name).symlink_to(tmp_path / "secret")
+    with pytest.raises(UserError, match=rf"{name}: expected a file in the folder, got a link out of it"):
+        bothways.load(tmp_path / "run")
+
+
+def test_a_card_of_absurd_size_is_not_taken_along(chain: Chain, tmp_path: Path) -> None:
+    shutil.copytree(chain.pretrained, tmp_path / "run")
+    os.truncate(tmp_path / "run" / "README.md", 2**24 + 1)
+    with pytest.raises(UserError, match=r"README.md: expected at most 16,777,216 bytes"):
+        bothways.load(tmp_path / "run")
 
 
 @pytest.mark.parametrize("which", ["pretrained", "finetuned"])

@@ -16,7 +16,7 @@ import bothways
 from bothways import run as commands
 from bothways.config import PretrainConfig
 from bothways.errors import BothwaysWarning, UserError
-from bothways.training import TrainResult, folder, join, load_config_of, load_run, open_run, train
+from bothways.training import TrainResult, folder, join, load_config_of, load_run, open_run, run_at, train
 from models import embedding_of
 from sentences import Sentences, changed, classifier
 from sittings import OFTEN, Stopped, Until, names, opened, outcome, sitting, step, stopped
@@ -219,6 +219,27 @@ def test_a_checkpoint_is_a_run(tmp_path: Path) -> None:
     with pytest.raises(Stopped):
         train(short, Until(4), changed(**OFTEN), title="test")
     assert all(torch.equal(one, short.state_dict()[name]) for name, one in model.state_dict().items())
+
+
+def test_pointers_stand_for_checkpoints(tmp_path: Path) -> None:
+    stopped(tmp_path / "run", 4)
+    checkpoints = tmp_path / "run" / "checkpoints"
+    (checkpoints / "best").write_text(step(3) + "\n")
+    assert run_at(checkpoints) == run_at(checkpoints / "latest") == checkpoints / step(4)
+    assert run_at(checkpoints / "best") == checkpoints / step(3)
+    (checkpoints / "best").write_text("../../elsewhere")
+    for path in (checkpoints / "best", checkpoints / step(4), tmp_path / "run", tmp_path / "latest"):
+        assert run_at(path) == path
+
+
+def test_a_run_without_its_manifest_says_so(tmp_path: Path) -> None:
+    sitting(tmp_path / "run")
+    (tmp_path / "run" / "manifest.json").unlink()
+    with pytest.raises(UserError, match="the run is not finished; give the command"):
+        load_config_of(tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    with pytest.raises(UserError, match=r"run: manifest.json is missing, without which .*; restore it$"):
+        load_config_of(tmp_path / "run")
 
 
 @pytest.mark.parametrize(

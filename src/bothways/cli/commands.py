@@ -34,6 +34,9 @@ eeg = typer.Typer(help="EEG: recordings in, a trained model and predictions out.
 app.add_typer(eeg, name="eeg")
 Paths = Annotated[list[Path], typer.Argument(help="Recordings, or folders that are searched for them.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder to write; must not exist.")]
+RunOut = Annotated[
+    Path, typer.Option("--out", help="The run's folder; one that was stopped, with the same settings, goes on.")
+]
 Recipe = Annotated[Path | None, typer.Argument(help="TOML file with settings.")]
 Changes = Annotated[list[str] | None, typer.Option("--set", help="One setting, e.g. training.steps=500.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
@@ -173,7 +176,7 @@ def split(
 @eeg.command(epilog="Example: bothways eeg pretrain --data store --out run --set training.steps=2000")
 def pretrain(
     data: Data,
-    out_folder: Out,
+    out_folder: RunOut,
     recipe: Recipe = None,
     changes: Changes = None,
     split: SplitFile = None,
@@ -202,7 +205,7 @@ def pretrain(
 
 @eeg.command(epilog="Example: bothways eeg finetune --from run --data store --labels labels.csv --out run2")
 def finetune(
-    start: Annotated[str, typer.Option("--from", help="A pretrained run, or `scratch`.")],
+    start: Annotated[str, typer.Option("--from", help="A pretrained run, a checkpoint of one, or `scratch`.")],
     data: Data,
     labels: Annotated[
         str,
@@ -211,7 +214,7 @@ def finetune(
             "a hypnogram (EDF) or a folder of them."
         ),
     ],
-    out_folder: Out,
+    out_folder: RunOut,
     recipe: Recipe = None,
     changes: Changes = None,
     split: SplitFile = None,

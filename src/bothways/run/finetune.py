@@ -48,6 +48,7 @@ from bothways.training import (
     load_manifest,
     load_tensors,
     open_run,
+    run_at,
     train,
 )
 from bothways.weights import WEIGHTS
@@ -104,7 +105,7 @@ def finetune(
             was begun with others, …
         Interrupted: a signal came; what was done is saved.
     """
-    out = Path(out)
+    out, start = Path(out), start if str(start) == SCRATCH else run_at(Path(start))
     settings = load_config(FinetuneConfig, Path(recipe) if recipe else None, changes)
     words = (SCRATCH, eeg.EVENTS)  # no files
     inputs = (data, *(path for path in (labels, start) if str(path) not in words))

@@ -8,14 +8,26 @@ from huggingface_hub import ModelHubMixin
 
 from bothways import eeg, text
 from bothways.errors import UserError
-from bothways.files import read_bytes, read_json, write_bytes, write_json, write_text
+from bothways.files import beside, read_bytes, read_json, write_bytes, write_json, write_text
 from bothways.model import Model
-from bothways.training import CARD, CONFIG, MANIFEST, METRICS, RECIPE, check_finished, load_run, model_card, save_model
+from bothways.training import (
+    CARD,
+    CONFIG,
+    MANIFEST,
+    METRICS,
+    RECIPE,
+    check_finished,
+    load_run,
+    model_card,
+    run_at,
+    save_model,
+)
 from bothways.weights import INDEX, WEIGHTS
 
 SIDE_FILES = (MANIFEST, RECIPE, METRICS, CARD, "tokenizer.json", "vocab.txt", "tokenizer_config.json")
 """What belongs to a model besides its weights and config, and goes with it."""
-MOST_SIDE_BYTES = 2**28
+MOST_SIDE_BYTES = dict.fromkeys(SIDE_FILES, 2**24) | {MANIFEST: 2**28, METRICS: 2**28}
+"""A manifest names all recordings, a log grows with the steps."""
 
 
 class Pretrained(Model, ModelHubMixin, library_name="bothways", tags=["bert"]):
@@ -81,7 +93,7 @@ class Pretrained(Model, ModelHubMixin, library_name="bothways", tags=["bert"]):
 
 def load_pretrained(path: str | Path, kind: type[Pretrained] = Pretrained) -> Pretrained:
     """Loads a folder as a `Pretrained`; see `bothways.load`."""
-    folder = Path(path)
+    folder = run_at(Path(path))
     check_finished(folder)
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: expected a model (a folder with {CONFIG}), found none; check the path")
@@ -94,6 +106,8 @@ def load_pretrained(path: str | Path, kind: type[Pretrained] = Pretrained) -> Pr
     assert isinstance(model, Pretrained)
     model.tokenizer = tokenizer
     model.side_files = {
-        name: read_bytes(folder / name, MOST_SIDE_BYTES) for name in SIDE_FILES if (folder / name).is_file()
+        name: read_bytes(beside(folder, name), most)
+        for name, most in MOST_SIDE_BYTES.items()
+        if (folder / name).is_file()
     }
     return model

@@ -16,6 +16,7 @@ from bothways.training.checkpoint import (
     load_recipe,
     load_run,
     load_tensors,
+    run_at,
     save_model,
     save_run,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "load_tensors",
     "model_card",
     "open_run",
+    "run_at",
     "save_model",
     "save_run",
     "train",

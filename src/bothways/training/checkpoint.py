@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,16 @@ def last_metrics(folder: Path) -> dict[str, Any]:
     return json.loads(lines[-1]) if lines else {}
 
 
+def run_at(path: Path) -> Path:
+    """Returns a run's folder: for `checkpoints`, and for `latest` and `best` in it, the checkpoint that is meant."""
+    pointer = path / LATEST if path.name == CHECKPOINTS else path
+    if pointer.name in (LATEST, BEST) and pointer.parent.name == CHECKPOINTS and pointer.is_file():
+        name = read_bytes(pointer, 100).decode("utf-8", "replace").strip()
+        if re.fullmatch(r"step-\d+", name):
+            return pointer.with_name(name)
+    return path
+
+
 def check_finished(folder: Path) -> None:
     """Refuses a run that is still trained, or was stopped.
 
@@ -58,9 +69,10 @@ def check_finished(folder: Path) -> None:
         UserError: it is not finished; its newest checkpoint is named.
     """
     if (folder / BEGUN).is_file() and not (folder / MANIFEST).is_file():
-        pointer = folder / CHECKPOINTS / LATEST
-        newest = read_bytes(pointer, 100).decode("utf-8", "replace").split() if pointer.is_file() else []
-        instead = f", or take its newest checkpoint, {folder / CHECKPOINTS / newest[0]}" if newest else ""
+        newest = run_at(folder / CHECKPOINTS)
+        instead = f", or take its newest checkpoint, {newest}" if newest.name != CHECKPOINTS else ""
+        if not instead and (folder / WEIGHTS).is_file() and (folder / CONFIG).is_file():
+            raise UserError(f"{folder}: {MANIFEST} is missing, without which the run is not finished; restore it")
         raise UserError(f"{folder}: the run is not finished; give the command that began it again{instead}")
 
 
