@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from bothways.config import PretrainConfig, TrainingConfig
+from bothways.errors import UserError
 from bothways.model import Model
 from bothways.training import Team, infer, join, open_run, train
 from bothways.training.parallel import whole
@@ -92,12 +94,40 @@ def resumed(team: Team, folder: Path, steps: int) -> dict[str, Any]:
     return {name: whole(tensor).flatten().tolist() for name, tensor in model.state_dict().items()}
 
 
+def apart(team: Team, folders: list[Path]) -> dict[str, Any]:
+    """What each process loads, or is told, where each has a folder of its own; and whose errors are everyone's."""
+
+    def told(work: Callable[[], Any]) -> list[Any]:
+        try:
+            return team.gather(work())
+        except UserError as problem:
+            return team.gather(str(problem))
+
+    def fail(rank: int) -> int:
+        if team.rank == rank:
+            raise UserError(f"process {rank} fails")
+        return team.rank
+
+    config = STEADY.model_copy(update={"evaluations": 6, "shard": True})
+    with open_run(folders[team.rank], PretrainConfig(training=config), {}, team) as run:
+        loaded = told(lambda: [saved := run.load(), saved and saved[2].step][1])
+    return {
+        "loaded": loaded,
+        "first": told(lambda: team.first_does(lambda: fail(0))),
+        "second": told(lambda: team.agree(lambda: fail(1))),
+        "none": told(lambda: team.agree(lambda: fail(2))),
+        "of the first": told(lambda: team.first_does(lambda: fail(1))),
+    }
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     team = join()
     what, out = sys.argv[1], Path(sys.argv[2])
     if what == "train":
         found = {way: trained(team, **changes) for way, changes in WAYS.items()}
+    elif what == "apart":
+        found = apart(team, [Path(folder) for folder in sys.argv[3:]])
     else:
         found = resumed(team, Path(sys.argv[3]), int(sys.argv[4]))
     if team.first:

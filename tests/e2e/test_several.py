@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -81,6 +82,30 @@ def test_stopped_with_some_processes_and_gone_on_with_others(
     assert run(first, "resume", tmp_path / "first.json", tmp_path / "run", 3) == {}
     assert (tmp_path / "run" / "checkpoints" / "latest").read_text() == "step-00000003"
     close(run(second, "resume", tmp_path / "second.json", tmp_path / "run", 9), trainings[1]["copies"]["weights"])
+
+
+@pytest.mark.slow
+def test_processes_go_on_from_one_checkpoint_or_not_at_all(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    run(1, "resume", tmp_path / "out.json", first, 3)
+    shutil.copytree(first, second)
+    shutil.rmtree(first / "checkpoints" / "step-00000003")
+    (first / "checkpoints" / "latest").write_text("step-00000002")
+    found = run(2, "apart", tmp_path / "out.json", first, second)
+    assert found.pop("loaded") == [2, 2]
+    assert found == {
+        "first": ["process 0 fails"] * 2,
+        "second": ["process 1 fails"] * 2,
+        "none": [[0, 1]] * 2,
+        "of the first": [0, 0],
+    }
+    run(1, "resume", tmp_path / "out.json", tmp_path / "other", 2)
+    theirs, another = (folder / "checkpoints" / "step-00000002" for folder in (second, tmp_path / "other"))
+    for damage in (shutil.rmtree, lambda folder: shutil.copytree(another, folder)):
+        damage(theirs)
+        told = run(2, "apart", tmp_path / "out.json", first, second)["loaded"]
+        assert told[0] == told[1]
+        assert told[0].startswith(f"{theirs}: process 1 cannot go on from it (")
 
 
 @pytest.mark.slow

@@ -38,6 +38,7 @@ from bothways.training import (
     train,
 )
 from bothways.training.optim import in_bf16
+from bothways.training.parallel import Team, gathered
 from models import FORMS
 from recordings import noise_uv, write_edf
 from sentences import QUICK, Pairs, Poisoned, Sentences, bert, classifier, losses
@@ -238,6 +239,14 @@ def test_bf16_of_a_gpu_is_none_that_is_emulated(
     assert not in_bf16(auto, torch.device("cpu"))  # whatever else this machine has
     with pytest.raises(UserError, match="no bf16 arithmetic"):
         in_bf16(QUICK.model_copy(update={"precision": "bf16"}), torch.device("cpu"))
+
+
+def test_weights_to_write_are_in_the_first_process_alone() -> None:
+    tensors = {"a": torch.ones(2, requires_grad=True)}
+    first, other = (gathered(tensors, Team(rank, 2, torch.device("cpu"))) for rank in (0, 1))
+    assert first["a"].tolist() == [1, 1]
+    assert not first["a"].requires_grad
+    assert other == {}
 
 
 def test_inference_in_batches_is_inference_at_once() -> None:

@@ -200,7 +200,8 @@ class _Training:
         loader = iter(batches(self.source, self.plan, steps, first_step=state.step, workers=config.workers))
         self.model.train()
         asked = save = False
-        if self._over() and self._evaluation_is_due():  # --force with fewer steps ends where nobody evaluated
+        logged = bool(state.metrics) and state.metrics[-1]["step"] == state.step
+        if self._over() and (self._evaluation_is_due() or not logged):  # --force with fewer steps ends anywhere
             state.pending = state.entry
         while True:
             if state.pending is not None and not (asked or self._finish_entry(stop)):

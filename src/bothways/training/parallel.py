@@ -1,7 +1,8 @@
 """Several processes that train together, started by torchrun; with one, everything here does nothing."""
 
-import atexit
+import inspect
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -52,11 +53,6 @@ class Team:
             dist.all_gather_object(gathered, value)
         return gathered
 
-    def wait(self) -> None:
-        """Returns when all processes have come here."""
-        if self.size > 1:
-            dist.barrier()
-
     def agree(self, work: Callable[[], T]) -> list[T]:
         """Returns the plain values that `work` gives in the processes, by rank.
 
@@ -83,16 +79,8 @@ def join() -> Team:
     """Returns the processes that torchrun started, of which this is one; without torchrun, this one alone."""
     # Autocast is our own: accelerate's precision is fixed for the life of a process, a run's is not.
     # Without `cpu` it would take several processes of a machine without a GPU for as many trainings of their own.
-    begun = dist.is_available() and dist.is_initialized()
     accelerator = Accelerator(mixed_precision="no", cpu="LOCAL_RANK" in os.environ and not torch.cuda.is_available())
-    if accelerator.num_processes > 1 and not begun:
-        atexit.register(_leave)
     return Team(accelerator.process_index, accelerator.num_processes, accelerator.device)
-
-
-def _leave() -> None:
-    if dist.is_initialized():
-        dist.destroy_process_group()
 
 
 def lost_peer(problem: RuntimeError) -> bool:
@@ -120,13 +108,18 @@ class Spread:
                 raise UserError(
                     f"training.shard: expected torch 2.6 or newer, got {torch.__version__}; install it, or leave it out"
                 ) from None
+            # Nobody changes an output in place.
+            warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
             for layer in model.encoder.layers:
                 fully_shard(layer)
             fully_shard(model)
             for method in ("features", "counts"):
                 register_fsdp_forward_method(model, method)
         elif team.size > 1:
-            self.wrapped = nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
+            copied = nn.parallel.DistributedDataParallel
+            renamed = "forward_sync_buffers" in inspect.signature(copied).parameters  # in torch 2.13
+            no_sync: dict[str, Any] = {"forward_sync_buffers" if renamed else "broadcast_buffers": False}
+            self.wrapped = copied(model, **no_sync)  # no buffer ever changes
 
     def last_part(self, last: bool) -> Any:
         """A context for one part of a step: gradients are summed over the processes with the last one alone."""
