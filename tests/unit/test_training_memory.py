@@ -14,7 +14,7 @@ from bothways.errors import BothwaysWarning, UserError
 from bothways.heads import LossSum
 from bothways.model import Model
 from bothways.run.common import fitted_batch
-from bothways.training import join, largest_batch, memory, open_run, train
+from bothways.training import Team, join, largest_batch, memory, open_run, train
 from bothways.training.memory import kept_bytes
 from sentences import Sentences, changed, classifier
 
@@ -74,6 +74,11 @@ def test_no_more_than_there_are_samples(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_processes_share_the_memory_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert largest(monkeypatch, 3 * (128 + 2 * 20 * 10), n_processes=6, n_here=3) == 6 * 8
+
+
+def test_processes_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert [Team(0, size, CPU).here for size in (1, 4)] == [1, 2]
 
 
 @pytest.mark.parametrize(("samples", "parts", "expected"), [(10, 3, 3 * 8), (1e6, 4, 1024), (10, 2000, 2000)])
