@@ -206,8 +206,9 @@ def test_what_is_replaced_is_kept_until_there_is_a_checkpoint(tmp_path: Path) ->
 
 
 def test_what_failed_before_its_first_checkpoint_leaves_nothing(tmp_path: Path) -> None:
-    stopped(tmp_path / "run", 0)
-    assert not (tmp_path / "run").exists()
+    for overwrite in (False, True):
+        stopped(tmp_path / "run", 0, overwrite=overwrite)
+        assert not (tmp_path / "run").exists()
 
 
 def test_two_trainers_of_one_run(tmp_path: Path) -> None:

@@ -386,13 +386,13 @@ def _begin(folder: RunFolder, mine: dict[str, Any], *, overwrite: bool, force: b
         _put_back(path)  # killed before its first checkpoint
     for left in [*path.glob(".*.partial"), *(path / CHECKPOINTS).glob(".*"), path / _BEFORE]:
         _remove(left)
-    if overwrite:
+    others = [entry for entry in path.iterdir() if entry.name not in ("lock", BEGUN)]
+    if overwrite and others:
         _put_aside(path, mine)
-    elif not (folder.finished or folder.latest):
+    elif overwrite or not (folder.finished or folder.latest):
         write_json(path / BEGUN, mine)
-        for entry in path.iterdir():
-            if entry.name not in ("lock", BEGUN):
-                _remove(entry)
+        for entry in others:
+            _remove(entry)
     else:
         theirs = _read_begun(path)
         folder.forced = theirs.pop(FORCED, [])
