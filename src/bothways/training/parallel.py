@@ -1,5 +1,6 @@
 """Several processes that train together, started by torchrun; with one, everything here does nothing."""
 
+import atexit
 import inspect
 import os
 import warnings
@@ -79,8 +80,16 @@ def join() -> Team:
     """Returns the processes that torchrun started, of which this is one; without torchrun, this one alone."""
     # Autocast is our own: accelerate's precision is fixed for the life of a process, a run's is not.
     # Without `cpu` it would take several processes of a machine without a GPU for as many trainings of their own.
+    begun = dist.is_available() and dist.is_initialized()
     accelerator = Accelerator(mixed_precision="no", cpu="LOCAL_RANK" in os.environ and not torch.cuda.is_available())
+    if accelerator.num_processes > 1 and not begun:
+        atexit.register(_leave)
     return Team(accelerator.process_index, accelerator.num_processes, accelerator.device)
+
+
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()  # else a thread of gloo's may abort a process that is done
 
 
 def lost_peer(problem: RuntimeError) -> bool:
