@@ -87,7 +87,7 @@ def test_changes_take_plain_words_and_toml() -> None:
         ("training.steps=0", "training.steps: Input should be greater than or equal to 1 (got 0)"),
         ("training.batch_size=0", "training.batch_size: Input should be greater than or equal to 1 or 'auto' (got 0)"),
         ("training.batch_size=big", "training.batch_size: expected a whole number or 'auto' (got 'big')"),
-        ("training.freeze=encoder", "training.freeze: expected a list, e.g. [\"a\", \"b\"] (got 'encoder')"),
+        ("training.freeze=encoder", 'training.freeze: expected a list, e.g. ["a", "b"] (got \'encoder\')'),
         ("encoder.hidden_size=30", "hidden_size 30 is not a multiple of num_attention_heads 4"),
         ('encoder.norm="post"', 'final_norm belongs to norm = "pre"; set final_norm = false'),
         ("encoder.size=huge", "encoder.size: expected one of nano, tiny, small, base, got 'huge'"),
