@@ -76,10 +76,13 @@ def is_float(cell: str, decimal: str) -> bool:
     return True
 
 
-def rate_in(schema: Any) -> float | None:
+def rate_in(path: Path, schema: Any) -> float | None:
     """The rate that a Parquet file states, in Hz."""
     text = (schema.metadata or {}).get(RATE_KEY.encode())
-    return float(text) if text else None
+    try:
+        return float(text) if text else None
+    except ValueError:
+        raise UserError(f"{path}: expected a number as {RATE_KEY}, got {text!r}; write the file anew") from None
 
 
 def _parquet(path: Path) -> Table:
@@ -116,7 +119,7 @@ def _parquet(path: Path) -> Table:
 
         return opened(column)
 
-    return Table([printable(name) for name in own], schema.types, n_rows, rate_in(schema), read)
+    return Table([printable(name) for name in own], schema.types, n_rows, rate_in(path, schema), read)
 
 
 def _text(path: Path, notes: list[Note], channels: Callable[[list[str]], set[int]]) -> Table:

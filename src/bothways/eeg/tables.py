@@ -170,7 +170,7 @@ def why_no_recording(path: Path) -> tuple[str, str] | None:
             import pyarrow.parquet as pq
 
             schema = pq.ParquetFile(path).schema_arrow
-            names, stated_hz = schema.names, rate_in(schema)
+            names, stated_hz = schema.names, rate_in(path, schema)
             numeric, header = [is_number(kind) for kind in schema.types], None
         else:
             header = read_header(path)

@@ -381,7 +381,7 @@ class _Training:
             if bad := [name for name, tensor in weights.items() if not bool(torch.isfinite(tensor).all())]:
                 raise UserError(
                     f"{self.title}: the weights after step {self.state.step} are not finite ({bad[0]}); lower "
-                    "training.learning_rate"
+                    "training.learning_rate and begin anew with --overwrite"
                 )
             run.save(self.model, weights, moments, self.state, keep=self.config.keep)
 
