@@ -185,6 +185,17 @@ def test_a_table_that_is_no_recording_is_refused_in_one_line(tmp_path, text, mes
     assert "\n" not in str(problem.value)
 
 
+@pytest.mark.parametrize(("rate", "message"), [(b"200", ""), (b"\xc2\xb5", r"expected a number as SamplingFrequency")])
+def test_the_rate_in_a_parquet_file(tmp_path, rate, message):
+    table = pa.table({name: column for name, column in plain().items() if name != "time"})
+    pq.write_table(table.replace_schema_metadata({"SamplingFrequency": rate}), tmp_path / "a.parquet")
+    if message:
+        with pytest.raises(UserError, match=message):
+            read_recording(tmp_path / "a.parquet", unit="uV")
+    else:
+        assert read_recording(tmp_path / "a.parquet", unit="uV").sfreq_hz == 200
+
+
 @pytest.mark.parametrize("name", ["a.parquet", "a.csv.gz"])
 def test_a_damaged_file_is_refused_in_one_line(tmp_path, name):
     whole = tmp_path / name
