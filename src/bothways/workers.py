@@ -230,7 +230,6 @@ def available_bytes() -> int:
                 with suppress(OSError, ValueError):  # none here, or no limit
                     most, taken = (int((folder / name).read_text()) for name in (limit, used))
                     kept = re.findall(r"(?m)^(?:total_)?inactive_file (\d+)", (folder / "memory.stat").read_text())
-                    free.append(
-                        most - taken + max(map(int, kept), default=0)
-                    )  # files are kept only while there is room
+                    # what is kept of files gives way to what is asked for
+                    free.append(most - taken + max(map(int, kept), default=0))
     return max(min(free), 0)

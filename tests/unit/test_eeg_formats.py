@@ -1,6 +1,5 @@
 """The formats of amplifiers' makers, each from a file written by its layout: values, names, times, what is missing."""
 
-import gc
 import shutil
 import subprocess
 import sys
@@ -14,8 +13,8 @@ from test_workers import running, until
 import vendor_files as write
 from bothways.eeg import companions, read_recording, scan
 from bothways.eeg.source import source_files, source_hash
-from bothways.errors import UserError
 from bothways.workers import python
+from readings import codes, marks, refused, segments
 from recordings import noise_uv, write_brainvision
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -41,28 +40,6 @@ def make(folder: Path, name: str, **changes: object) -> Path:
     writer, arguments, _ = WRITERS[name]
     folder.mkdir(exist_ok=True)
     return writer(folder, DATA_UV, NAMES, 200, CODES if name == "egi raw" else EVENTS, **{**arguments, **changes})
-
-
-def codes(recording):
-    return [note.code for note in recording.notes]
-
-
-def marks(recording):
-    return [(event.start_sample, event.label) for event in recording.events]
-
-
-def segments(recording):
-    return [(segment.start, segment.stop, segment.onset_s) for segment in recording.segments]
-
-
-def refused(path, **arguments):
-    with pytest.raises(UserError) as problem:
-        read_recording(path, **arguments)
-    text = str(problem.value)
-    del problem
-    gc.collect()  # EGI's reader leaves its file open
-    assert "\n" not in text
-    return text.removeprefix(f"{path}: ")
 
 
 @pytest.mark.parametrize("name", WRITERS)

@@ -8,6 +8,7 @@ import pytest
 
 from bothways.eeg import read_recording, scan
 from bothways.errors import UserError
+from readings import codes, refused, segments
 from recordings import noise_uv
 from xdf import BOUNDARY, Stream, bodies, joined, write_xdf
 
@@ -24,14 +25,6 @@ def amplifier(n=2000, rate_hz=250.0, **changes):
 def markers(*marks, **changes):
     given = {"name": "task", "kind": "Markers", "form": "string", "rate_hz": 0} | changes
     return Stream([[label] for _, label in marks], [FROM_S + at_s for at_s, _ in marks], **given)
-
-
-def codes(recording):
-    return [note.code for note in recording.notes]
-
-
-def segments(recording):
-    return [(segment.start, segment.stop, segment.onset_s) for segment in recording.segments]
 
 
 @pytest.mark.parametrize(("name", "form"), [("a.xdf", "float32"), ("a.xdf", "double64"), ("a.xdfz", "float32")])
@@ -224,14 +217,6 @@ def changed(path, change):
     """Rewrites a file's chunks; each begins with its tag and stream."""
     path.write_bytes(joined(change(bodies(path.read_bytes()))))
     return path
-
-
-def refused(path):
-    with pytest.raises(UserError) as problem:
-        read_recording(path)
-    text = str(problem.value).removeprefix(f"{path}: ")
-    assert "\n" not in text
-    return text
 
 
 def replaced(old, new):

@@ -6,30 +6,12 @@ import pytest
 import vendor_files as write
 from bothways.eeg import read_recording
 from bothways.eeg.persyst import _segments
-from bothways.errors import UserError
+from readings import codes, marks, refused, segments
 from recordings import noise_uv
 
 NAMES = ["Fp1", "Fp2", "C3", "C4"]
 EVENTS = [(400, "7"), (1000, "9")]
 DATA_UV = noise_uv(4, 1600)
-
-
-def codes(recording):
-    return [note.code for note in recording.notes]
-
-
-def marks(recording):
-    return [(event.start_sample, event.label) for event in recording.events]
-
-
-def segments(recording):
-    return [(segment.start, segment.stop, segment.onset_s) for segment in recording.segments]
-
-
-def refused(path):
-    with pytest.raises(UserError) as problem:
-        read_recording(path)
-    return str(problem.value).removeprefix(f"{path}: ")
 
 
 def persyst(folder, **changes):

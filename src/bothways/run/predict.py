@@ -86,7 +86,8 @@ def predict(
         sources = Sources(store, model.config.patches)
         # A calibration beside them may make a longer name of one.
         places = {one.path.resolve() for one in wanted}
-        names = {one.file for one in eeg.scan([*files, *extra], subject_from) if one.path.resolve() in places}
+        named = eeg.scan([*files, *extra], subject_from) if extra else wanted
+        names = {one.file for one in named if one.path.resolve() in places}
         done: list[dict[str, Any]] = []
         skipped = [entry for entry in store.head["skipped"] if entry["file"] in names]
         with progress("predict", len(names), "recordings") as meter:
