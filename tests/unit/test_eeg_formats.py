@@ -344,9 +344,9 @@ def test_blocks_of_nihon_kohden_are_pieces(tmp_path, second, onset_s):
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc, to measure memory")
 def test_many_mutants(tmp_path):
-    """As in test_eeg_fuzz; without ANT, whose library harms the process's memory, and the folder of EGI."""
+    """As in test_eeg_fuzz; without the folder of EGI."""
     from test_eeg_fuzz import run
 
-    names = [name for name in WRITERS if name not in ("ant", "mff")]
+    names = [name for name in WRITERS if name != "mff"]
     seeds = [make(tmp_path / name, name) for name in names]
     run([(path.parent, path.name) for path in seeds], range(60))
