@@ -1,6 +1,7 @@
 """What each of several processes runs in a test: `python -m torch.distributed.run … several.py WHAT OUT`."""
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from bothways.config import PretrainConfig, TrainingConfig
 from bothways.errors import UserError
 from bothways.model import Model
 from bothways.training import Team, infer, join, open_run, train
-from bothways.training.parallel import whole
+from bothways.training.parallel import _leave, whole
 from models import FORMS
 
 STEADY = TrainingConfig(
@@ -130,5 +131,7 @@ if __name__ == "__main__":
         found = apart(team, [Path(folder) for folder in sys.argv[3:]])
     else:
         found = resumed(team, Path(sys.argv[3]), int(sys.argv[4]))
+    _leave()  # as at the end of the process
+    names = [Path(f"/proc/self/task/{task}/comm").read_text() for task in os.listdir("/proc/self/task")]
     if team.first:
-        out.write_text(json.dumps({"size": team.size, **found}))
+        out.write_text(json.dumps({"size": team.size, "threads": sum("gloo" in name for name in names), **found}))

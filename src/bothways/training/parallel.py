@@ -1,6 +1,7 @@
 """Several processes that train together, started by torchrun; with one, everything here does nothing."""
 
 import atexit
+import gc
 import inspect
 import os
 import warnings
@@ -20,6 +21,7 @@ from bothways.errors import UserError
 from bothways.model import Model
 
 T = TypeVar("T")
+_MESHES: list[Any] = []  # of this process's divided models
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,9 @@ def join() -> Team:
     # Autocast is our own: accelerate's precision is fixed for the life of a process, a run's is not.
     # Without `cpu` it would take several processes of a machine without a GPU for as many trainings of their own.
     begun = dist.is_available() and dist.is_initialized()
+    if "LOCAL_RANK" in os.environ:
+        # Imported later (DDP does), the defaults of its functions would keep the group, and its threads, for ever.
+        import torch.distributed.nn
     accelerator = Accelerator(mixed_precision="no", cpu="LOCAL_RANK" in os.environ and not torch.cuda.is_available())
     if accelerator.num_processes > 1 and not begun:
         atexit.register(_leave)
@@ -88,8 +93,12 @@ def join() -> Team:
 
 
 def _leave() -> None:
+    """Ends the group with its threads: one of gloo's that lets go of a tensor after Python's end aborts the process."""
     if dist.is_initialized():
-        dist.destroy_process_group()  # else a thread of gloo's may abort a process that is done
+        for mesh in _MESHES:  # DTensor's caches keep a mesh, and a mesh its groups
+            getattr(mesh, "_pg_registry", {}).clear()
+        dist.destroy_process_group()
+        gc.collect()  # whoever held the last reference waits for the threads
 
 
 def lost_peer(problem: RuntimeError) -> bool:
@@ -112,6 +121,7 @@ class Spread:
         self.wrapped: nn.Module = model
         if self.sharded:
             try:
+                from torch.distributed.device_mesh import init_device_mesh
                 from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
             except ImportError:
                 raise UserError(
@@ -119,9 +129,11 @@ class Spread:
                 ) from None
             # Nobody changes an output in place.
             warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
+            mesh = init_device_mesh(team.device.type, (team.size,))
+            _MESHES.append(mesh)
             for layer in model.encoder.layers:
-                fully_shard(layer)
-            fully_shard(model)
+                fully_shard(layer, mesh=mesh)
+            fully_shard(model, mesh=mesh)
             for method in ("features", "counts"):
                 register_fsdp_forward_method(model, method)
         elif team.size > 1:
