@@ -133,8 +133,27 @@ def read_folder(folder: Path, read: Callable[[Path], dict[str, Tensor]] = read_w
     Raises:
         UserError: see `read`; neither is there, or the index names what is not in the folder.
     """
+    weights: dict[str, Tensor] = {}
+    for file in weight_files(folder):
+        weights |= read(file)
+    if not (folder / WEIGHTS).exists() and (lacking := sorted(_weight_map(folder).keys() - weights.keys())):
+        raise UserError(f"{folder}: {INDEX} names {len(lacking)} weights that no file holds (first: {lacking[0]})")
+    return weights
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Returns `model.safetensors`, or the pieces that its index names.
+
+    Raises:
+        UserError: neither is there, or the index names what is not in the folder.
+    """
     if (folder / WEIGHTS).exists():
-        return read(folder / WEIGHTS)
+        return [folder / WEIGHTS]
+    return [_beside(folder, name) for name in sorted(set(_weight_map(folder).values()))]
+
+
+def _weight_map(folder: Path) -> dict[str, str]:
+    """Reads which file holds each weight of a folder whose weights lie in pieces."""
     if not (folder / INDEX).exists():
         if any(folder.glob("pytorch_model*.bin")):
             raise UserError(
@@ -146,13 +165,7 @@ def read_folder(folder: Path, read: Callable[[Path], dict[str, Tensor]] = read_w
     places = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(places, dict) or not places:
         raise UserError(f"{folder / INDEX}: expected a weight_map of names to files, found none; restore the file")
-    weights: dict[str, Tensor] = {}
-    for name in sorted(set(map(str, places.values()))):
-        weights |= read(_beside(folder, name))
-    lacking = sorted(places.keys() - weights.keys())
-    if lacking:
-        raise UserError(f"{folder}: {INDEX} names {len(lacking)} weights that no file holds (first: {lacking[0]})")
-    return weights
+    return {name: str(file) for name, file in places.items()}
 
 
 def _beside(folder: Path, name: str) -> Path:

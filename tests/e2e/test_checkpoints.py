@@ -41,7 +41,8 @@ def test_checkpoints_serve_as_runs(chain: Chain, tmp_path: Path, stop_after: pyt
         assert manifest["from"] == str(start)
         assert bothways.load(pointer).load_report is not None
     assert run.evaluate(trained)["model"]["n_subjects"] > 0
-    found = run.predict(trained, [next(chain.data.rglob("*.edf"))], tmp_path / "out")
+    assert run.evaluate(finetuned / "checkpoints" / "latest")["run"] == str(trained)
+    found = run.predict(finetuned / "checkpoints", [next(chain.data.rglob("*.edf"))], tmp_path / "out")
     assert found["recordings"][0]["windows"] > 0
     for card in (start, trained):
         assert "3 steps" in (card / "README.md").read_text(encoding="utf-8")

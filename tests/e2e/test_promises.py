@@ -1,5 +1,6 @@
 """What a user relies on without asking: unseen stays unseen, inputs stay, heads are not mixed up."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,11 @@ def test_one_split_keeps_people_unseen_by_both_trainings(chain: Chain, tmp_path:
     with pytest.raises(UserError, match="already exists"):
         run.split(chain.store, tmp_path / "split.json")
     short = [*TINY, *WINDOWS, "training.steps=2"]
-    run.pretrain(chain.store, tmp_path / "pre", changes=short, split=tmp_path / "split.json")
+    pretrained = run.pretrain(chain.store, tmp_path / "pre", changes=short, split=tmp_path / "split.json")
+    split = json.loads((tmp_path / "split.json").read_text())
+    assert (pretrained["subjects"], pretrained["validation_subjects"]) == (len(split["train"]), split["validation"])
+    manifest = json.loads((tmp_path / "pre" / "manifest.json").read_text())
+    assert manifest["data"]["subjects"] == split["train"]
     run.finetune(
         tmp_path / "pre", chain.store, chain.labels, tmp_path / "tuned",
         changes=[*WINDOWS, "training.steps=2"], split=tmp_path / "split.json",

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from bothways.config import (
     ENCODER_SIZES,
     EncoderConfig,
     FinetuneConfig,
+    HeadConfig,
     LabelConfig,
     MaskingConfig,
     PatchConfig,
@@ -217,6 +219,12 @@ def test_a_map_of_labels_from_recipe_and_changes(tmp_path: Path) -> None:
     assert labels.map == {"Sleep stage W": "wake", "Sleep stage [34]": "N3", "Sleep stage R": "R"}
     assert labels.priority == ("R", "wake")
     assert (labels.duration_s, labels.background) == (None, None)
+
+
+def test_a_weight_for_each_class() -> None:
+    assert HeadConfig(kind="sequence", classes=("a", "b"), class_weights=(1.0, 0.5)).class_weights == (1.0, 0.5)
+    with pytest.raises(ValidationError, match="expected none or one for each of the 2 classes, got 1"):
+        HeadConfig(kind="sequence", classes=("a", "b"), class_weights=(1.0,))
 
 
 def test_nothing_to_learn_is_refused() -> None:

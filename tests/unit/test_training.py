@@ -189,6 +189,16 @@ def test_frozen_weights_stay() -> None:
     assert moved == ["heads.sequence.linear.weight", "heads.sequence.linear.bias"]
 
 
+def test_gradients_are_shortened_where_that_is_asked_for() -> None:
+    """Where nothing is shortened the norm is logged all the same."""
+    runs = {}
+    for most in (1e-3, 1e3, None):
+        result = train(classifier(), Sentences(), QUICK.model_copy(update={"max_grad_norm": most}), title="test")
+        runs[most] = [(entry["loss"], entry["gradient_norm"]) for entry in result.metrics]
+    assert all(1e-3 < norm < 1e3 for _, norm in runs[None])
+    assert runs[None] == runs[1e3] != runs[1e-3]
+
+
 def test_no_samples() -> None:
     with pytest.raises(UserError, match="expected windows to train on, got none"):
         train(classifier(), Sentences(0), QUICK, title="test")

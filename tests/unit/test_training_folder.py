@@ -1,5 +1,6 @@
 """A run's folder: gone on with to the same bits, refused where it does not fit, whole whatever happens to the disk."""
 
+import errno
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from bothways.errors import BothwaysWarning, UserError
 from bothways.model import Model
-from bothways.training import folder
+from bothways.training import folder, watch
 from sentences import Poisoned, bert, classifier
 from sittings import Stopped, Until, names, opened, outcome, sitting, step, stopped
 
@@ -249,6 +250,19 @@ def test_the_batch_of_a_loss_that_is_not_finite_is_kept(tmp_path: Path) -> None:
     assert kept.keys() == {"input_ids.0", "labels.0", "sample_id.0"}
     assert 3 in kept["sample_id.0"].tolist()
     assert len(kept["sample_id.0"]) == 4
+
+
+def test_the_batch_of_a_loss_that_is_not_finite_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(watch, "write_weights", full)
+    model = classifier()
+    with torch.no_grad():
+        model.heads["sequence"].linear.bias[2] = -torch.inf
+    settings = {"checkpoint_every_s": 0, "evaluations": 1}
+    with pytest.raises(UserError, match=r"is inf; it comes from text-3.txt \(the batch could not be saved: .*No space"):
+        sitting(tmp_path / "run", Poisoned(), model, **settings)
 
 
 def test_a_gradient_that_is_not_finite(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from bothways.config import PretrainConfig
 from bothways.errors import UserError
 from bothways.training import load_run, save_run
-from bothways.weights import INDEX, read_folder, read_header, read_weights, write_weights
+from bothways.weights import INDEX, read_folder, read_header, read_weights, weight_files, write_weights
 from models import FORMS, embedding_of
 
 TENSORS: dict[str, Tensor] = {
@@ -214,6 +214,7 @@ def test_pieces_are_put_together(tmp_path: Path) -> None:
     index(tmp_path, a="1.safetensors", b="2.safetensors")
     assert same(read_folder(tmp_path), {"a": torch.ones(2), "b": torch.zeros(3)})
     assert read_folder(tmp_path, read_header)["b"].device.type == "meta"
+    assert weight_files(tmp_path) == [tmp_path / "1.safetensors", tmp_path / "2.safetensors"]
 
 
 def test_an_index_leads_nowhere_else(tmp_path: Path) -> None:

@@ -199,9 +199,19 @@ class HeadConfig(Settings):
     loss: Literal["smooth_l1", "mse"] = "smooth_l1"
     classes: tuple[str, ...] = ()
     """Sequence and position heads: names of the classes, in the order of the outputs."""
-    class_weights: tuple[float, ...] = ()
+    class_weights: tuple[Annotated[float, Field(ge=0)], ...] = ()
+    """Of each class in the loss; empty = all count the same."""
     pool: Literal["cls", "mean"] = "cls"
     dropout: Fraction = 0.0
+
+    @model_validator(mode="after")
+    def _check(self) -> "HeadConfig":
+        if len(self.class_weights) not in (0, len(self.classes)):
+            raise ValueError(
+                f"class_weights: expected none or one for each of the {len(self.classes)} classes, got "
+                f"{len(self.class_weights)}"
+            )
+        return self
 
 
 class ModelConfig(Settings):
@@ -282,7 +292,8 @@ class TrainingConfig(Settings):
     freeze: tuple[str, ...] = ()
     """Parts that stay as they are, by the start of their names: `embedding`, `encoder.layers.0`, …"""
     beta2: Annotated[float, Field(ge=0, lt=1)] = 0.98
-    max_grad_norm: Positive = 1.0
+    max_grad_norm: Positive | None = 1.0
+    """Longer gradients are shortened to it; `none` = never."""
     ema: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Decay of an exponential moving average of the weights, which is evaluated and kept instead of them; 0 = off."""
     precision: Literal["auto", "float32", "bf16"] = "auto"

@@ -30,6 +30,7 @@ from bothways.training import (
     load_recipe,
     load_run,
     load_tensors,
+    run_at,
 )
 
 EVALUATION = {"test": "evaluation.json", "validation": "evaluation-validation.json"}
@@ -54,7 +55,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
     Raises:
         UserError: no such run or store, another contract, or nobody in that part.
     """
-    run = Path(run)
+    run = run_at(Path(run))
     manifest = finetuned_manifest(run)
     settings = load_recipe(run, FinetuneConfig)
     split = Split.of(manifest["split"])

@@ -21,7 +21,6 @@ from bothways.evaluation import (
     few_subjects,
     split_subjects,
 )
-from bothways.files import sha256_file
 from bothways.model import LoadReport, Model, check_sizes, load_weights
 from bothways.run.common import (
     Sources,
@@ -41,6 +40,7 @@ from bothways.training import (
     RunFolder,
     check_place,
     class_probabilities,
+    content_of_run,
     infer,
     interruptible,
     join,
@@ -51,7 +51,6 @@ from bothways.training import (
     run_at,
     train,
 )
-from bothways.weights import WEIGHTS
 
 SCRATCH = "scratch"
 PARTS = ("train", "validation", "test")
@@ -159,7 +158,7 @@ def finetune(
 
     depends_on = {
         "command": "finetune",
-        "from": SCRATCH if earlier is None else sha256_file(Path(start) / WEIGHTS),
+        "from": SCRATCH if earlier is None else content_of_run(Path(start)),
         "data": content_of(store),
         "labels": hashlib.sha256(json.dumps([asdict(row) for row in given.rows]).encode()).hexdigest(),
         "split": asdict(chosen),

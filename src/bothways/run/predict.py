@@ -18,7 +18,7 @@ from bothways.model import Model
 from bothways.progress import progress
 from bothways.run.common import Sources, calibration, check_baseline, usable, with_mains
 from bothways.run.evaluate import finetuned_manifest
-from bothways.training import class_probabilities, infer, load_recipe, load_run
+from bothways.training import class_probabilities, infer, load_recipe, load_run, run_at
 
 
 def predict(
@@ -59,7 +59,7 @@ def predict(
     Raises:
         UserError: no such run, or none of the recordings can be used.
     """
-    run, out, files = Path(run), Path(out), [files] if isinstance(files, str | Path) else files
+    run, out, files = run_at(Path(run)), Path(out), [files] if isinstance(files, str | Path) else files
     finetuned_manifest(run)
     settings = load_recipe(run, FinetuneConfig)
     model = load_run(run, eeg.build_embedding)

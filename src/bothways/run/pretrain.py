@@ -45,8 +45,9 @@ def pretrain(
         out: the run's folder.
         recipe: TOML of `config.PretrainConfig`.
         changes: `a.b=value` on top of it.
-        split: a split file; only its training subjects are used, so that its test subjects stay unseen. Those without
-            a window are left out, with a note.
+        split: a split file; its training subjects are trained on and its validation subjects, where it has some,
+            measure the reconstruction, so that its test subjects stay unseen. Those without a window are left out,
+            with a note.
         overwrite: replace `out`; begin anew.
         force: go on with a stopped run although its settings or data have changed.
 
@@ -69,19 +70,22 @@ def pretrain(
     windows = eeg.cut_windows(store, settings.windows)
     notes = [note.message for note in windows.notes]
     absent: dict[str, list[str]] = {}
+    subjects, held_out = sorted(set(windows.subject.tolist())), list[str]()
     if split is not None:
         chosen, what = Split.load(Path(split)), f"window of {settings.windows.window_s:g} s"
         chosen.check_known(recording.subject for recording in store.recordings)
-        windows = of_subjects(windows, chosen.train)
-        if gone := sorted(set(chosen.train) - set(windows.subject.tolist())):
-            absent = {"train": gone}
-            notes += absent_notes(absent, what)
-        if len(windows) == 0:
+        present = set(subjects)
+        parts = {"train": chosen.train, "validation": chosen.validation}
+        absent = {part: gone for part, people in parts.items() if (gone := sorted(set(people) - present))}
+        notes += absent_notes(absent, what)
+        subjects, held_out = (sorted(set(people) & present) for people in parts.values())
+        if held_out and settings.model_dump(include={"validation_fraction"}, exclude_defaults=True):
+            notes.append("validation_fraction has no effect beside a split file with validation people")
+        if not subjects:
             raise UserError(f"{split}: expected somebody in train with a {what}, got nobody; choose a shorter one")
     for note in notes:
         warnings.warn(note, BothwaysWarning, stacklevel=2)
-    subjects = sorted(set(windows.subject.tolist()))
-    held_out = _held_out(subjects, settings)
+    held_out = held_out or _held_out(subjects, settings)
     used = of_subjects(windows, set(subjects) - set(held_out))
     settings = settings.model_copy(update={"patches": fill_channels(settings.patches, store)})
     patches, seed = settings.patches, settings.training.seed
@@ -125,7 +129,7 @@ def pretrain(
             "windows": len(used),
             "notes": notes,
             "without_windows": absent,
-            "subjects": len(subjects) - len(held_out),
+            "subjects": len(set(subjects) - set(held_out)),
             "validation_subjects": held_out,
             "parameters": parameters_of(model),
             **result.told("windows"),

@@ -12,6 +12,7 @@ from bothways.errors import UserError
 from bothways.files import write_text
 from bothways.report import write_walkthrough
 from bothways.run.passes import eeg_pass, text_pass
+from bothways.training import run_at
 from bothways.walkthrough import Paper, Walk
 
 REFERENCES: dict[str, Callable[[Paper], Walk]] = {
@@ -117,12 +118,12 @@ def walkthrough(
         if kind == "eeg":
             _refuse({"--pair": pair}, "belongs to text; leave it out")
             walk, tensors = eeg_pass(
-                Path(model), Path(input), notes, at_s=at_s, mask=mask, seed=seed, baseline=baseline, notch_hz=notch_hz,
-                subject_from=subject_from, unit=unit,
+                run_at(Path(model)), Path(input), notes, at_s=at_s, mask=mask, seed=seed, baseline=baseline,
+                notch_hz=notch_hz, subject_from=subject_from, unit=unit,
             )  # fmt: skip
         elif kind == "text":
             _refuse(of_eeg, "belongs to EEG; leave it out")
-            walk, tensors = text_pass(Path(model), str(input), notes, pair=pair, mask=mask)
+            walk, tensors = text_pass(run_at(Path(model)), str(input), notes, pair=pair, mask=mask)
         else:
             raise UserError("--model: the classifier walkthrough has its own model; use eeg or text")
         _check_choice("--layer", layer, len(walk.outputs["attention"]), "layers")

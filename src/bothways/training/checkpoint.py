@@ -15,7 +15,7 @@ from bothways.errors import UserError
 from bothways.files import read_bytes, read_json, sha256_file, write_json, write_text
 from bothways.model import Model, check_sizes, load_weights
 from bothways.training.card import model_card
-from bothways.weights import WEIGHTS, read_folder, read_header, write_weights
+from bothways.weights import WEIGHTS, read_folder, read_header, weight_files, write_weights
 
 CONFIG, MANIFEST, RECIPE, METRICS, CARD = "config.json", "manifest.json", "recipe.toml", "metrics.jsonl", "README.md"
 BEGUN, CHECKPOINTS, LATEST, BEST = "training.json", "checkpoints", "latest", "best"
@@ -133,6 +133,14 @@ def load_tensors(folder: Path) -> dict[str, torch.Tensor]:
         UserError: missing, cut or otherwise damaged.
     """
     return read_folder(folder)
+
+
+def content_of_run(folder: Path) -> str:
+    """Returns a hash of what a training that starts from a run takes from it: its config and its weights."""
+    digest = hashlib.sha256()
+    for file in (folder / CONFIG, *weight_files(folder)):
+        digest.update(sha256_file(file).encode())
+    return digest.hexdigest()
 
 
 def load_run(folder: Path, build_embedding: Callable[[ModelConfig], nn.Module], kind: type[Model] = Model) -> Model:

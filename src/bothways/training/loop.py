@@ -20,7 +20,7 @@ from bothways.training.folder import RunFolder, State
 from bothways.training.optim import build_optimizer, freeze, in_bf16, learning_rate, learning_rate_at
 from bothways.training.parallel import Spread, Team, as_divided, gathered, join, lost_peer, whole
 from bothways.training.sampler import Plan, Source, batches
-from bothways.training.signals import Stop, StopNow, stopping
+from bothways.training.signals import Stop, StopNow, again, stopping
 from bothways.training.watch import Board, not_finite_error
 
 ENDLESS = 2**40
@@ -257,7 +257,7 @@ class _Training:
         assert counts is not None
         sums = self._all(sums)
         total = {name: LossSum(sums[name], counts[name]) for name in sums}
-        norm = whole(torch.nn.utils.clip_grad_norm_(self.trained.values(), config.max_grad_norm))
+        norm = whole(torch.nn.utils.clip_grad_norm_(self.trained.values(), config.max_grad_norm or np.inf))
         value, norm_value = torch.stack([self.model.loss(total).to(norm), norm]).tolist()
         if not np.isfinite([value, norm_value]).all():
             raise not_finite_error(
@@ -416,8 +416,7 @@ class _Training:
 
     def _goes_on(self) -> str:
         where = f"step {self.state.step} is saved; " if self.run is not None else ""
-        again = "start all processes again as before" if self.team.size > 1 else "run the same command again"
-        return f"{self.title}: stopped by a signal; {where}to go on, {again}"
+        return f"{self.title}: stopped by a signal; {where}to go on, {again()}"
 
 
 def _seed(seed: int, device: torch.device) -> None:

@@ -76,6 +76,15 @@ def stopping(wanted: bool = True) -> Iterator[Stop]:
             signal.signal(number, handler)
 
 
+def again() -> str:
+    """What to do to go on, in words."""
+    return "start all processes again as before" if _several() else "run the same command again"
+
+
+def _several() -> bool:
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
 @contextmanager
 def interruptible(title: str) -> Iterator[None]:
     """Makes of a signal before the first step an `Interrupted`; after the last one, what is left to do is done.
@@ -87,9 +96,7 @@ def interruptible(title: str) -> Iterator[None]:
             with stop.leaving():
                 yield
         except (StopNow, UserError) as problem:
-            several = int(os.environ.get("WORLD_SIZE", "1")) > 1
-            if isinstance(problem, UserError) and not (several and stop.signal):
+            if isinstance(problem, UserError) and not (_several() and stop.signal):
                 raise
-            again = "start all processes again as before" if several else "run the same command again"
-            message = f"{title}: stopped by a signal before the first step; to begin or go on, {again}"
+            message = f"{title}: stopped by a signal before the first step; to begin or go on, {again()}"
             raise Interrupted(message, 130 if stop.signal == signal.SIGINT else 0, saved=False) from None

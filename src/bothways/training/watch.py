@@ -38,8 +38,11 @@ def not_finite_error(
     if run is not None:
         file = run.path / f"not-finite-step-{step + 1}{f'-of-{team.rank}' if team.size > 1 else ''}.safetensors"
         tensors = {f"{name}.{i}": tensor for i, part in enumerate(parts) for name, tensor in part.items()}
-        write_weights(file, tensors)
-        saved = f" (the batch: {file})"
+        try:
+            write_weights(file, tensors)
+            saved = f" (the batch: {file})"
+        except (OSError, UserError) as problem:
+            saved = f" (the batch could not be saved: {problem})"
     where = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     what = (
         f"the loss of step {step + 1} is {value}"
