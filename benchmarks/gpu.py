@@ -18,7 +18,9 @@ from timing import median_seconds
 from torch import Tensor
 
 from bothways.config import ENCODER_SIZES, EncoderConfig, TrainingConfig
+from bothways.errors import UserError
 from bothways.training import Team, train
+from bothways.training.optim import in_bf16
 
 SAMPLES = 16
 TOLERANCE = 1e-3
@@ -55,6 +57,14 @@ def losses(device: torch.device, steps: int, precision: str) -> list[float]:
     return [entry["loss"] for entry in result.metrics]
 
 
+def can_bf16(device: torch.device) -> bool:
+    """Whether a training in bf16 would begin."""
+    try:
+        return in_bf16(TrainingConfig(precision="bf16"), device)
+    except UserError:
+        return False
+
+
 def windows_per_s(device: torch.device, size: str, batch_size: int, repeats: int, *, bf16: bool) -> float:
     """Returns how many windows of 19 channels × 10 s a second's training steps take."""
     model = pretraining_model(EncoderConfig(**ENCODER_SIZES[size])).to(device)
@@ -86,7 +96,7 @@ def main(arguments: list[str]) -> int:
     device, cpu = torch.device("cuda" if cuda else "cpu"), torch.device("cpu")
     with contextlib.redirect_stderr(open(os.devnull, "w")):  # progress
         here, there = losses(device, 5, "float32"), losses(cpu, 5, "float32")
-        has_bf16 = torch.cuda.is_bf16_supported() if cuda else torch.cpu._is_avx512_bf16_supported()
+        has_bf16 = can_bf16(device)
         trace = losses(device, options.steps, "bf16") if has_bf16 else None
         rates = {
             size: {

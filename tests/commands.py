@@ -30,12 +30,13 @@ def finetuning(chain: Chain, out: Path, *changes: str) -> list[str]:
     return ["finetune", *places, "--out", str(out), *sets(*settings)]
 
 
-def start(arguments: Sequence[str], processes: int = 1) -> subprocess.Popen[str]:
+def start(arguments: Sequence[str], processes: int = 1, **options: Any) -> subprocess.Popen[str]:
     """Starts a command in a process of its own, on one thread."""
     several = ["-m", "torch.distributed.run", "--nproc-per-node", str(processes)] if processes > 1 else []
     return subprocess.Popen(
         [sys.executable, *several, "-m", "bothways", "eeg", *arguments],
         env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        **options,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from people import TINY, WINDOWS, Chain
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "cluster.md"
 SRUN = """#!/bin/bash
-export SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=1
+export SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=1 SLURM_NTASKS_PER_NODE=1
 shift
 exec "$@"
 """

@@ -1,5 +1,6 @@
 """Each setting of the loop against literal numbers, or against what the same training gives in another way."""
 
+import errno
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -14,6 +15,7 @@ from bothways.config import PretrainConfig, TrainingConfig, load_config
 from bothways.errors import BothwaysWarning, UserError
 from bothways.model import Model
 from bothways.training import (
+    Team,
     TrainResult,
     build_optimizer,
     freeze,
@@ -340,6 +342,35 @@ def test_patience_survives_a_stop(tmp_path: Path) -> None:
     model, result = sitting(Scores(2, 9))
     assert (result.steps, result.best_step, result.evaluation) == (4, 2, {"score": 3})
     assert all(torch.equal(tensor, first.seen[1][name]) for name, tensor in model.state_dict().items())
+
+
+def test_patience_needs_a_number() -> None:
+    config = changed(steps=4, evaluations=2, patience=1)
+    with pytest.raises(
+        UserError, match="the evaluation after step 2 gives nan, training.patience has nothing to go by"
+    ):
+        train(classifier(), Sentences(), config, title="test", evaluate=lambda _: {}, score=lambda _: float("nan"))
+
+
+def test_what_the_first_process_measures_counts_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On unlike hardware the last digits differ; were each to go by its own, one would stop and the others wait."""
+    monkeypatch.setattr(Team, "agree", lambda team, work: [{"first": 1.0}, work()])
+    config = changed(steps=4, evaluations=2)
+    result = train(classifier(), Sentences(), config, title="test", evaluate=lambda _: {"own": 2.0})
+    assert [entry["evaluation"] for entry in result.metrics if "evaluation" in entry] == [{"first": 1.0}] * 2
+
+
+def test_an_operating_system_error_of_one_process_is_everyones(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "run/metrics.jsonl")
+
+    with pytest.raises(UserError, match=r"^run/metrics.jsonl: the disk is full; check the path and space$"):
+        Team(0, 1, torch.device("cpu")).agree(full)
+
+
+def test_more_in_a_step_than_there_are_is_said() -> None:
+    with pytest.warns(BothwaysWarning, match=r"training.batch_size: 30 is more than the 11 windows: a step holds some"):
+        train(classifier(), Sentences(11), changed(steps=1, batch_size=30), title="test")
 
 
 def test_patience_needs_somebody_to_measure_on() -> None:

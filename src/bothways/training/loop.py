@@ -1,6 +1,8 @@
 """The training loop: batches in, a trained model and its log out. It knows batches, not modalities."""
 
+import signal
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,7 +14,7 @@ import torch
 from torch import Tensor
 
 from bothways.config import TrainingConfig
-from bothways.errors import Interrupted, UserError
+from bothways.errors import BothwaysWarning, Interrupted, UserError
 from bothways.heads import LossSum
 from bothways.model import Model
 from bothways.progress import Meter, progress
@@ -20,7 +22,7 @@ from bothways.training.folder import RunFolder, State
 from bothways.training.optim import build_optimizer, freeze, in_bf16, learning_rate, learning_rate_at
 from bothways.training.parallel import Spread, Team, as_divided, gathered, join, lost_peer, whole
 from bothways.training.sampler import Plan, Source, batches
-from bothways.training.signals import Stop, StopNow, again, stopping
+from bothways.training.signals import LostPeer, Stop, StopNow, again, stopping
 from bothways.training.watch import Board, not_finite_error
 
 ENDLESS = 2**40
@@ -91,6 +93,9 @@ def train(
         raise UserError(f"{title}: expected {unit} to train on, got none; look at the store with `bothways eeg check`")
     if config.patience and score is None:
         raise UserError("training.patience: there is nobody to measure on; keep some out, or set it to 0")
+    if config.batch_size != "auto" and config.batch_size > len(source):
+        several = f"{config.batch_size} is more than the {len(source)} {unit}: a step holds some of them several times"
+        warnings.warn(f"training.batch_size: {several}", BothwaysWarning, stacklevel=2)
     freeze(model, config.freeze)
     training = _Training(model, source, config, title, unit, evaluate, score, team or join(), run)
     with stopping(run is not None) as stop, progress(title, training.total(), unit, done=training.seen()) as meter:
@@ -99,7 +104,7 @@ def train(
         except RuntimeError as problem:
             if training.team.size == 1 or not lost_peer(problem):
                 raise
-            raise UserError(
+            raise LostPeer(
                 f"{title}: another process of this training has ended; see what it said, then start all of them again: "
                 f"they go on from {'the last checkpoint' if run is not None else 'the beginning'}"
             ) from None
@@ -208,15 +213,22 @@ class _Training:
                 asked = True
             if asked:
                 self._save()
-                raise Interrupted(self._goes_on(), 130 if stop.signal == 2 else 0)
+                raise Interrupted(self._goes_on(), 130 if stop.signal == signal.SIGINT else 0)
             if save and state.evaluated != state.step:  # after an evaluation it is saved already
                 self._save()
             if self._over():
                 break
             asked_for = time.monotonic()
-            parts = list(islice(loader, config.accumulate))
+            try:
+                parts = list(islice(loader, config.accumulate))
+            except RuntimeError:
+                if not stop.signal or self.team.size > 1:
+                    raise
+                asked = True  # the signal has ended a loader worker, too
+                continue
             state.waited_s += time.monotonic() - asked_for
             entry, asked, save = self._step(parts, stop)
+            stop.begun = True
             state.entry = entry
             due = self._evaluation_is_due()
             if state.step % config.log_every == 0 or self._share() >= 1 or due:
@@ -290,8 +302,11 @@ class _Training:
         every_s = self.config.checkpoint_every_s
         clock = [now - self.started, float(0 < every_s <= now - self.saved)] if self.team.first else [0.0, 0.0]
         if self.team.size > 1:
-            clock = [*clock, float(bool(stop.signal))]
-            *clock, asked = self.team.sum(torch.tensor(clock, dtype=torch.float64, device=self.team.device)).tolist()
+            clock = [*clock, float(bool(stop.signal)), float(stop.signal == signal.SIGINT)]
+            clock = self.team.sum(torch.tensor(clock, dtype=torch.float64, device=self.team.device)).tolist()
+            *clock, asked, by_hand = clock
+            if asked:  # all end with one status
+                stop.signal = signal.SIGINT if by_hand else signal.SIGTERM
         else:
             asked = stop.signal
         self.state.seconds = self.before_s + clock[0]
@@ -320,17 +335,24 @@ class _Training:
         assert state.pending is not None
         entry = state.pending
         if due := self._evaluation_is_due():
-            assert self.evaluate is not None
+            evaluate = self.evaluate
+            assert evaluate is not None
             self.model.eval()
             try:
                 with self._averaged(), stop.leaving(self.team.size == 1):
-                    entry = {**entry, "evaluation": self.evaluate(self.model)}
+                    # The first one's counts: on other hardware the last digits may differ, and with them who stops.
+                    entry = {**entry, "evaluation": self.team.agree(lambda: evaluate(self.model))[0]}
             except StopNow:
                 return False
             self.model.train()
             state.evaluated, state.evaluations = state.step, state.evaluations + 1
             if self.score is not None:
                 value = float(self.score(entry["evaluation"]))
+                if self.config.patience and not np.isfinite(value):
+                    raise UserError(
+                        f"{self.title}: the evaluation after step {state.step} gives {value}, training.patience has "
+                        "nothing to go by; look at the people held out with `bothways eeg check`, or set it to 0"
+                    )
                 better = value > (-np.inf if state.best_score is None else state.best_score)
                 state.stale = 0 if better else state.stale + 1
                 if better:

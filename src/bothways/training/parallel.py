@@ -17,7 +17,7 @@ from accelerate import Accelerator
 from jaxtyping import Shaped
 from torch import Tensor, nn
 
-from bothways.errors import UserError
+from bothways.errors import UserError, plain_words
 from bothways.model import Model
 
 T = TypeVar("T")
@@ -67,6 +67,8 @@ class Team:
             mine = work()
         except UserError as own:
             problem = own
+        except OSError as own:
+            problem = UserError(f"{own.filename or 'a file'}: {plain_words(own)}; check the path and space")
         each = self.gather((mine, problem))
         for _, problem in each:
             if problem is not None:
@@ -116,8 +118,9 @@ class Spread:
     """
 
     def __init__(self, model: Model, team: Team, *, shard: bool) -> None:
-        self.model, self.team = model.to(team.device), team
         self.sharded = shard and team.size > 1
+        # What is divided goes to the device layer by layer: a whole copy might not fit.
+        self.model, self.team = model if self.sharded else model.to(team.device), team
         self.wrapped: nn.Module = model
         if self.sharded:
             try:

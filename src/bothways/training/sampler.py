@@ -1,5 +1,6 @@
 """Which samples make which batch: a pure function of (seed, step), whatever process asks."""
 
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -10,6 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from bothways.draws import epoch_order
+from bothways.training.signals import STOPPING
 
 
 @runtime_checkable
@@ -76,4 +78,11 @@ class _Batches(Dataset):
 
 def batches(source: Source, plan: Plan, n_steps: int, *, first_step: int = 0, workers: int = 0) -> DataLoader:
     """Returns the batches of steps `first_step` … `n_steps` − 1 in order; equal for any number of workers."""
-    return DataLoader(_Batches(source, plan, first_step, n_steps), batch_size=None, shuffle=False, num_workers=workers)
+    made = _Batches(source, plan, first_step, n_steps)
+    return DataLoader(made, batch_size=None, shuffle=False, num_workers=workers, worker_init_fn=_deaf)
+
+
+def _deaf(worker: int) -> None:
+    """Leaves signals, which a group gets as a whole, to the process that trains; a worker ends with it."""
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_IGN)

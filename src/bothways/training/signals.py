@@ -13,6 +13,10 @@ STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR
 """From the keyboard; from a scheduler that wants the machine; from SLURM's `--signal=USR1@…`, some time before."""
 
 
+class LostPeer(UserError):
+    """Another process of the training has gone."""
+
+
 class StopNow(BaseException):
     """Raised out of work that may be left at any place, by the signal that came during it."""
 
@@ -22,10 +26,12 @@ class Stop:
 
     Attributes:
         signal: its number; 0 = none.
+        begun: a step has been done.
     """
 
     def __init__(self) -> None:
         self.signal = 0
+        self.begun = False
         self._leaving = False
 
     @contextmanager
@@ -89,14 +95,14 @@ def _several() -> bool:
 def interruptible(title: str) -> Iterator[None]:
     """Makes of a signal before the first step an `Interrupted`; after the last one, what is left to do is done.
 
-    Of several processes one may be in the first step already, which the others then leave alone.
+    Of several processes one may be in the first step already when the others leave.
     """
     with stopping() as stop:
         try:
             with stop.leaving():
                 yield
-        except (StopNow, UserError) as problem:
-            if isinstance(problem, UserError) and not (_several() and stop.signal):
+        except (StopNow, LostPeer) as problem:
+            if isinstance(problem, LostPeer) and (stop.begun or not stop.signal):
                 raise
             message = f"{title}: stopped by a signal before the first step; to begin or go on, {again()}"
             raise Interrupted(message, 130 if stop.signal == signal.SIGINT else 0, saved=False) from None
