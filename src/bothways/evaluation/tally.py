@@ -27,7 +27,11 @@ class Tally:
     """
 
     def __init__(
-        self, labels: Int[np.ndarray, "n"], scores: Float[np.ndarray, "n k"], owner: Int[np.ndarray, "n"], n_subjects: int
+        self,
+        labels: Int[np.ndarray, "n"],
+        scores: Float[np.ndarray, "n k"],
+        owner: Int[np.ndarray, "n"],
+        n_subjects: int,
     ) -> None:
         order = np.lexsort((labels, *scores.T, owner))  # sums to the same bits whatever the order of the windows
         self.labels, self.scores, self.owner = labels[order], scores[order].astype(float), owner[order]
@@ -98,19 +102,25 @@ def ranking(
     scikit-learn; equal scores share a threshold.
     """
     order = np.argsort(-score, kind="stable")
-    positive, score, owner = positive[order].astype(float), score[order], owner[order]
-    last = np.flatnonzero(np.append(score[1:] != score[:-1], True))
-    times = times.astype(float)
-    both = np.stack([np.bincount(owner, kind, times.shape[1]) for kind in (positive, 1 - positive)])
+    score, owner, at = score[order], owner[order], np.flatnonzero(positive[order])
+    # Thresholds are the scores of the positive: where each begins and ends among all, and its positives among theirs.
+    start = np.flatnonzero(np.append(True, np.diff(score[at]) != 0))[: len(at)]
+    begin, end = (np.searchsorted(-score, -score[at[start]], side) for side in ("left", "right"))
+    its_owner, tied = owner[at], len(start) < len(at)
+    of_positive = np.bincount(its_owner, minlength=times.shape[1])
+    n_positive, n_all = times @ of_positive, times @ np.bincount(owner, minlength=times.shape[1])
     values = np.full((2, len(times)), np.nan)
-    for r in np.flatnonzero((times @ both.T).all(1)):
-        weight = times[r][owner]
-        found = np.cumsum(weight * positive)[last]
-        taken = np.cumsum(weight)[last]
-        gained, missed = np.diff(found, prepend=0.0), taken - found
-        n_positive, n_negative = found[-1], missed[-1]
-        values[0, r] = (found - gained / 2) @ np.diff(missed, prepend=0.0) / (n_positive * n_negative)
-        values[1, r] = gained @ (found / np.maximum(taken, 1)) / n_positive
+    taken = np.zeros(len(owner) + 1)
+    for r in np.flatnonzero((n_positive > 0) & (n_positive < n_all)):
+        weight = times[r].astype(float)
+        np.cumsum(weight[owner], out=taken[1:])
+        gained = np.add.reduceat(weight[its_owner], start) if tied else weight[its_owner]
+        found = np.cumsum(gained)
+        above, to_here = taken[begin], taken[end]
+        missed = above + to_here - 2 * found + gained  # twice the others above, those of equal score counted once
+        n_other = n_all[r] - n_positive[r]
+        values[0, r] = 1 - gained @ missed / (2 * n_positive[r] * n_other)
+        values[1, r] = gained @ (found / np.maximum(to_here, 1)) / n_positive[r]
     return values
 
 
