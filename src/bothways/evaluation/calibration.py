@@ -1,4 +1,4 @@
-"""Is a probability of 0.8 right eight times in ten? Reliability, and one temperature, fitted on validation, to mend it."""
+"""Is a probability of 0.8 right eight times in ten? Reliability, and a temperature, fitted on validation, for it."""
 
 from typing import Any
 
@@ -110,9 +110,7 @@ def fit_temperature(labels: Int[np.ndarray, "n"], probabilities: Float[np.ndarra
     """
     n_classes = len(np.unique(labels))
     if len(labels) < FEWEST:
-        return _no_temperature(
-            len(labels), f"{len(labels)} windows are too few to fit it, at least {FEWEST} are needed"
-        )
+        return _no_temperature(len(labels), f"{len(labels)} windows are too few, at least {FEWEST} are needed")
     if n_classes < 2:
         return _no_temperature(len(labels), "all windows are of one class")
     if not are_probabilities(probabilities):

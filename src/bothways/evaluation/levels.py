@@ -60,7 +60,7 @@ def metrics_by_level(
         raise ValueError("expected as many labels, scores, subjects and recordings")
     told = {}
     for level, groups in (("recording", recordings), ("subject", subjects)):
-        names, first, owner = np.unique(groups, return_index=True, return_inverse=True)
+        _, first, owner = np.unique(groups, return_index=True, return_inverse=True)
         people = np.asarray(subjects)[first]
         if (people[owner] != np.asarray(subjects)).any():
             raise ValueError("expected each recording to be of one subject")
