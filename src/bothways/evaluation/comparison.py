@@ -36,7 +36,8 @@ def compare_arms(
         n_permutations: exchanges that are drawn where not all are tried.
 
     Returns:
-        `metric`, `reference`, `n_subjects`, and `arms`: name -> `difference` (reference - arm), `low` and `high` (95 %
+        `metric`, `reference`, `n_subjects`, and `arms`: name -> `difference` (reference - arm; below 0
+        is better for `log_loss`, `brier`, `ece`), `low` and `high` (95 %
         interval, subjects drawn anew), `p` (two-sided: how often a difference as large comes about when the two arms'
         answers are exchanged in some of the subjects; all exchanges up to 14 subjects), `p_holm` (for as many arms as
         there are, Holm 1979), `reason` (why something is None; else None). With one subject there is neither interval
@@ -72,7 +73,6 @@ def _against(
     n_bootstrap: int,
     n_permutations: int,
 ) -> dict[str, Any]:
-    # Each subject is there twice, once with either arm's scores: who counts in which arm is then a matter of weights.
     tallies = [Tally(labels, scores, owner, n_subjects) for scores in (ours, theirs)]
     told: dict[str, Any] = dict.fromkeys(("difference", "low", "high", "p", "p_holm", "reason"))
     point = [float(tally.metrics(tally.once(), [metric])[metric][0]) for tally in tallies]
@@ -88,6 +88,7 @@ def _against(
         told["reason"] = "no interval: in most draws of the subjects a class is absent"
     else:
         told |= {"low": interval["low"], "high": interval["high"]}
+    # Each subject is there twice, once with either arm's scores: who counts in which arm is then a matter of weights.
     both = Tally(
         np.tile(labels, 2), np.concatenate([ours, theirs]), np.append(owner, owner + n_subjects), 2 * n_subjects
     )

@@ -10,6 +10,7 @@ from bothways.errors import UserError
 from bothways.evaluation.splits import Names
 from bothways.evaluation.tally import interval_of, ranking, resamples
 
+Values = dict[str, np.ndarray]
 EACH = ("auroc", "auprc", "precision", "recall", "f1")
 
 
@@ -59,9 +60,7 @@ def multilabel_metrics(
     once = np.ones((1, len(people)), dtype=np.int64)
     predicted = scores >= thresholds
 
-    def measured(
-        times: Int[np.ndarray, "r s"],
-    ) -> tuple[list[dict[str, np.ndarray]], dict[str, np.ndarray], np.ndarray]:
+    def measured(times: Int[np.ndarray, "r s"]) -> tuple[list[Values], Values, np.ndarray]:
         columns = [
             _of_entries(positive[at, c], predicted[at, c], scores[at, c], owner[at], times)
             for c, at in enumerate(known.T)
@@ -76,7 +75,7 @@ def multilabel_metrics(
     columns, micro, exact = measured(once)
     undefined: dict[str, str] = {}
 
-    def told(values: dict[str, np.ndarray], of: str) -> dict[str, float | None]:
+    def told(values: Values, of: str) -> dict[str, float | None]:
         found = {name: None if np.isnan(value[0]) else float(value[0]) for name, value in values.items()}
         undefined.update({f"{name} of {of}": WHY[name] for name, value in found.items() if value is None})
         return found
@@ -138,7 +137,7 @@ def _of_entries(
     }
 
 
-def _macro(columns: list[dict[str, np.ndarray]], defined: dict[str, list[int]], n: int) -> dict[str, np.ndarray]:
+def _macro(columns: list[Values], defined: dict[str, list[int]], n: int) -> Values:
     """Averages over the labels in which a metric is defined of the windows as they are; NaN where one is not then."""
     return {
         name: np.mean([columns[c][name] for c in which], axis=0) if which else np.full(n, np.nan)

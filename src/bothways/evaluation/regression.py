@@ -31,8 +31,8 @@ def regression_metrics(
 
     Returns:
         `n`, `bias` (mean of predicted - true), `mae`, `rmse`, `r2` (1 - squared error / that of the mean of `truth`
-        itself; below 0 where that is better), `pearson`, `spearman`, `n_subjects`, `intervals` (metric -> `low`, `high`,
-        `resamples`: 95 %, percentiles, subjects drawn anew) and `undefined` (what is None -> why).
+        itself; below 0 where that is better), `pearson`, `spearman`, `n_subjects`, `intervals` (metric -> `low`,
+        `high`, `resamples`: 95 %, percentiles, subjects drawn anew) and `undefined` (what is None -> why).
 
     Raises:
         UserError: nothing to measure.

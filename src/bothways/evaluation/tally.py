@@ -62,7 +62,7 @@ class Tally:
             times: how often each of the s subjects counts in each of r resamples.
             names: of `METRICS`.
         """
-        values = {}
+        values: dict[str, np.ndarray] = {}
         counted = [name for name in names if name in COUNTED]
         if counted:
             confusion = np.tensordot(times.astype(float), self.confusion.astype(float), 1)
