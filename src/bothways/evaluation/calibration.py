@@ -123,9 +123,10 @@ def fit_temperature(labels: Int[np.ndarray, "n"], probabilities: Float[np.ndarra
 
     coldest, hottest = TEMPERATURES
     if slope(1 / coldest) <= 0:
-        return _no_temperature(len(labels), f"(nearly) all windows are right: the best is below {coldest:g}")
+        return _no_temperature(len(labels), f"the best is below {coldest:g}: (nearly) all windows are right")
     if slope(1 / hottest) >= 0:
-        return _no_temperature(len(labels), f"the scores tell the classes no better than chance: above {hottest:g}")
+        why = f"the best is above {hottest:g}: the scores are hardly better than chance, or far too sure"
+        return _no_temperature(len(labels), why)
     return {"temperature": 1 / brentq(slope, 1 / hottest, 1 / coldest), "reason": None, "n": len(labels)}
 
 

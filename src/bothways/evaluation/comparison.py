@@ -36,12 +36,11 @@ def compare_arms(
         n_permutations: exchanges that are drawn where not all are tried.
 
     Returns:
-        `metric`, `reference`, `n_subjects`, and `arms`: name -> `difference` (reference - arm; below 0
-        is better for `log_loss`, `brier`, `ece`), `low` and `high` (95 %
-        interval, subjects drawn anew), `p` (two-sided: how often a difference as large comes about when the two arms'
-        answers are exchanged in some of the subjects; all exchanges up to 14 subjects), `p_holm` (for as many arms as
-        there are, Holm 1979), `reason` (why something is None; else None). With one subject there is neither interval
-        nor test, with five no p below 2 / 2^5.
+        `metric`, `reference`, `n_subjects`, and `arms`: name -> `difference` (reference - arm; of `log_loss`, `brier`
+        and `ece` below 0 is better), `low` and `high` (95 % interval, subjects drawn anew), `p` (two-sided: how often a
+        difference as large comes about when the two arms' answers are exchanged in some of the subjects; all exchanges
+        up to 14 subjects), `p_holm` (for as many arms as there are, Holm 1979), `reason` (why something is None; else
+        None). With one subject there is neither interval nor test, with five no p below 2 / 2^5.
 
     Raises:
         ValueError: an unknown reference or metric, or arrays that do not fit together.
