@@ -69,8 +69,8 @@ def test_constants_are_the_control() -> None:
 def test_wrong_numbers() -> None:
     with pytest.raises(UserError, match="nothing with a true value"):
         regression_metrics(np.zeros(0), np.zeros(0))
-    with pytest.raises(ValueError, match="expected 2 predictions"):
-        regression_metrics(np.zeros(2), np.zeros(3))
+    with pytest.raises(ValueError, match="expected 2 predictions and as many subjects"):
+        regression_metrics(np.zeros(2), np.zeros(2), ["a"])
     with pytest.raises(ValueError, match="finite"):
         regression_metrics(np.zeros(2), np.array([0, np.nan]))
 

@@ -14,7 +14,9 @@ FEWEST = 20
 TEMPERATURES = (0.05, 20.0)
 """Beyond these there is no temperature to speak of: without an error in validation the best is 0, of noise infinite."""
 TINY = float(np.finfo(float).eps)
-"""A probability of 0 counts as this much in a logarithm, as in scikit-learn."""
+"""A probability of 0 counts as this much in the log loss, as in scikit-learn."""
+SMALLEST = float(np.finfo(np.float32).tiny)
+"""A probability of 0 counts as this much where logits are taken from it: models reckon in float32."""
 
 
 def are_probabilities(scores: Float[np.ndarray, "n k"]) -> bool:
@@ -167,4 +169,4 @@ def _no_temperature(n: int, reason: str) -> dict[str, Any]:
 
 def _logits(probabilities: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
     """Returns the logits but for a constant in each row, which softmax does not see."""
-    return np.log(np.clip(np.asarray(probabilities, dtype=float), TINY, 1))
+    return np.log(np.clip(np.asarray(probabilities, dtype=float), SMALLEST, 1))
