@@ -97,7 +97,7 @@ def print_training(result: dict[str, Any]) -> None:
 
 
 def print_evaluation(result: dict[str, Any]) -> None:
-    """Prints the run beside its controls, then what it comes to per recording, within people, and how sure it may be."""
+    """Prints the run beside its controls, and the run per recording, within people, and how sure it may be."""
     columns = {"accuracy": "accuracy", "macro_f1": "macro-F1", "kappa": "κ", "auroc": "AUROC", "auprc": "AUPRC"}
     table = new_table("", "balanced accuracy", "95 % over people", *columns.values())
     for name, m in {**result["controls"], "this run": result["model"]}.items():
@@ -108,14 +108,11 @@ def print_evaluation(result: dict[str, Any]) -> None:
     out.print(table)
     support = ", ".join(f"{n} {name}" for name, n in result["model"]["support"].items())
     out.print(f"{result['model']['n_subjects']} people, windows: {support}")
-    compared = [
-        f"{one['difference']:+.3f}{between(one)} against {name.replace('_', ' ')}"
-        + ("" if one["p_holm"] is None else f", p {number(one['p_holm'])}")
-        for name, one in result["comparisons"]["arms"].items()
-        if one["difference"] is not None
-    ]
-    if compared:
-        out.print(f"this run, balanced accuracy: {'; '.join(compared)} (paired by person, p after Holm)")
+    for name, one in result["comparisons"]["arms"].items():
+        if one["difference"] is not None:
+            p = "" if one["p_holm"] is None else f", p {number(one['p_holm'])} (Holm)"
+            against = f"this run against {name.replace('_', ' ')}"
+            out.print(f"{against}: balanced accuracy {one['difference']:+.3f}{between(one)}{p}")
     levels = result["levels"]["model"]
     for level in ("recording", "subject"):
         found = levels[level]
