@@ -98,7 +98,7 @@ def print_training(result: dict[str, Any]) -> None:
 
 def print_evaluation(result: dict[str, Any]) -> None:
     """Prints the run beside its controls, and the run per recording, within people, and how sure it may be."""
-    columns = {"accuracy": "accuracy", "macro_f1": "macro-F1", "kappa": "κ", "auroc": "AUROC", "auprc": "AUPRC"}
+    columns = {"accuracy": "accuracy", "macro_f1": "macro-F1", "kappa": "kappa", "auroc": "AUROC", "auprc": "AUPRC"}
     table = new_table("", "balanced accuracy", "95 % over people", *columns.values())
     for name, m in {**result["controls"], "this run": result["model"]}.items():
         table.add_row(
@@ -120,7 +120,7 @@ def print_evaluation(result: dict[str, Any]) -> None:
         told = found["reason"] if found["metrics"] is None else scores_line(found["metrics"]) + left_out
         out.print(f"this run, per {level}: {told}")
     within = [
-        f"{title} {one['mean']:.3f}" + ("" if one["sd"] is None else f" ± {one['sd']:.3f}") + f" ({one['n']} people)"
+        f"{title} {one['mean']:.3f} (" + ("" if one["sd"] is None else f"SD {one['sd']:.3f}, ") + f"{one['n']} people)"
         for metric, title in (("balanced_accuracy", "balanced accuracy"), ("auroc", "AUROC"))
         if (one := levels["within_subject"][metric])["n"]
     ]
