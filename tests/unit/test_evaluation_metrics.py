@@ -173,6 +173,8 @@ def test_what_is_undefined_has_a_reason() -> None:
     assert alone["undefined"]["auprc"] == alone["undefined"]["balanced_accuracy"] == "all windows are of task"
     assert alone["log_loss"] == pytest.approx(-np.log([0.1, 0.4]).mean())
     assert alone["accuracy"] == 0
+    single = classification_metrics(np.array([0, 0]), np.ones((2, 1)), ["all"])
+    assert (single["accuracy"], single["auroc"], single["log_loss"]) == (1, None, 0)
     # A ridge's sums are no probabilities; what needs only their order is there.
     sums = classification_metrics(np.array([0, 1]), np.array([[1.2, -0.2], [0.4, 0.6]]), BINARY)
     assert sums["log_loss"] is sums["brier"] is sums["ece"] is sums["calibration"] is None

@@ -85,11 +85,11 @@ def within_subjects(
         Metric -> `mean`, `sd`, `n`, `low`, `high` over the subjects in whom it is defined (see `summarise`; all None
         and `n` 0 where that is nobody), and `values` (subject -> value or None).
     """
-    labels, scores, subjects = np.asarray(labels), np.asarray(scores, dtype=float), np.asarray(subjects)
+    names, owner = np.unique(subjects, return_inverse=True)
+    rows = np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner))[:-1])
     values: dict[str, dict[str, float | None]] = {metric: {} for metric in METRICS}
-    for name in np.unique(subjects):
-        mine = subjects == name
-        tally = Tally(labels[mine], scores[mine], np.zeros(mine.sum(), int), 1)
+    for name, mine in zip(names, rows):
+        tally = Tally(labels[mine], scores[mine], np.zeros(len(mine), int), 1)
         for metric, (value,) in tally.metrics(tally.once()).items():
             values[metric][str(name)] = None if np.isnan(value) else float(value)
     nobody = {"mean": None, "sd": None, "n": 0, "low": None, "high": None}
