@@ -31,6 +31,8 @@ def test_by_hand() -> None:
     assert told["mce"] == 0.5
     assert told["confidence"] == pytest.approx(0.78)
     assert told["accuracy"] == 0.8
+    on_the_edge = calibration(np.array([0, 1]), np.array([[0.5, 0.5], [0.25, 0.75]]), n_bins=2)
+    assert [(one["low"], one["high"], one["n"]) for one in on_the_edge["bins"]] == [(0, 0.5, 1), (0.5, 1, 1)]
     with pytest.raises(ValueError, match="expected probabilities"):
         calibration(labels, probabilities * 2)
     with pytest.raises(ValueError, match="expected probabilities"):
