@@ -66,6 +66,14 @@ def test_the_chain_as_a_user_types_it(tmp_path: Path) -> None:
     said = bothways("evaluate", "run")
     assert "this run" in said
     assert "frozen probe" in said
+    for line in (
+        "this run against band power: balanced accuracy ",
+        "this run, per recording: balanced accuracy ",
+        "this run, per subject: every subject has windows of several classes",
+        "this run, within each person: balanced accuracy ",
+        "this run, calibration: error ",
+    ):
+        assert line in said
     said = bothways("predict", "run", str(new.relative_to(top)), "--out", "предсказания")
     assert "sub-9_closed.edf" in said
     assert (top / "предсказания" / "sub-9_closed.edf.csv").is_file()

@@ -7,7 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics
 
-from bothways.evaluation import classification_metrics, few_subjects, repeated_splits
+from bothways.evaluation import (
+    METRICS,
+    apply_temperature,
+    calibration,
+    classification_metrics,
+    few_subjects,
+    fit_temperature,
+    metrics_by_level,
+    repeated_splits,
+    within_subjects,
+)
 
 NAMES = st.sets(st.text(min_size=1, max_size=8), min_size=3, max_size=40)
 SEEDS = st.integers(0, 2**32 - 1)
@@ -61,8 +71,39 @@ def test_metrics_equal_scikit_learn_in_any_order(case) -> None:
         "auroc": metrics.roc_auc_score(labels, scores[:, 1])
         if len(classes) == 2
         else metrics.roc_auc_score(labels, scores, multi_class="ovr"),
+        "auprc": metrics.average_precision_score(labels, scores[:, 1])
+        if len(classes) == 2
+        else metrics.average_precision_score(np.eye(len(classes))[labels], scores),
+        "log_loss": metrics.log_loss(labels, scores),
     }
     assert {name: result[name] for name in expected} == pytest.approx(expected, abs=1e-12)
     again = classification_metrics(labels[order], scores[order], classes, subjects[order], n_bootstrap=50)
     assert again == result
     json.dumps(result, allow_nan=False)
+
+
+@given(predictions())
+@settings(deadline=None)
+def test_levels_of_windows_alone_are_windows(case) -> None:
+    """Where each window is a recording, a recording is measured as a window; one subject's metrics are everybody's."""
+    labels, scores, classes, subjects, _ = case
+    levels = metrics_by_level(labels, scores, classes, subjects, np.arange(len(labels)), n_bootstrap=20)
+    whole = classification_metrics(labels, scores, classes, subjects, n_bootstrap=20)
+    assert levels["recording"] == {"metrics": whole, "n_mixed": 0, "reason": None}
+    alone = within_subjects(labels, scores, ["one"] * len(labels))
+    assert {name: alone[name]["mean"] for name in METRICS} == pytest.approx({name: whole[name] for name in METRICS})
+
+
+@given(predictions(), st.floats(0.1, 10))
+@settings(deadline=None)
+def test_a_temperature_is_the_best_there_is(case, other) -> None:
+    labels, scores, _, _, _ = case
+    fitted = fit_temperature(labels, scores)
+    assert (fitted["temperature"] is None) == (fitted["reason"] is not None)
+    if fitted["temperature"] is not None:
+        least, more = (metrics.log_loss(labels, apply_temperature(scores, t)) for t in (fitted["temperature"], other))
+        assert least <= more + 1e-9
+    told = calibration(labels, scores)
+    assert 0 <= told["ece"] <= told["mce"] + 1e-12
+    assert abs(told["confidence"] - told["accuracy"]) <= told["ece"] + 1e-12  # bins can only add distance
+    assert sum(one["n"] for one in told["bins"]) == len(labels)

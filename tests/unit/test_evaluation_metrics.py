@@ -2,10 +2,20 @@ import json
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn import metrics
 
+from bothways.draws import generator
 from bothways.errors import UserError
-from bothways.evaluation import chance, classification_metrics, majority, paired_difference, summarise
+from bothways.evaluation import (
+    METRICS,
+    chance,
+    classification_metrics,
+    holm,
+    majority,
+    paired_difference,
+    summarise,
+)
 
 BINARY = ["rest", "task"]
 
@@ -111,3 +121,115 @@ def test_paired_differences() -> None:
     assert paired_difference(many, many)["p"] == 1
     with pytest.raises(ValueError, match="expected pairs"):
         paired_difference([1.0], [1.0, 2.0])
+
+
+def test_more_of_it_equals_scikit_learn() -> None:
+    for k in (2, 3):
+        draw = np.random.default_rng(k)
+        labels = draw.integers(k, size=150)
+        # Rounded, so that there are ties.
+        scores = np.round(draw.dirichlet(np.ones(k), size=150) + 0.3 * np.eye(k)[labels], 1) + 1e-9
+        scores /= scores.sum(1, keepdims=True)
+        classes = [f"c{c}" for c in range(k)]
+        result = classification_metrics(labels, scores, classes)
+        predicted, truth = scores.argmax(1), np.eye(k)[labels]
+        one = scores[:, 1] if k == 2 else scores
+        expected = {
+            "auroc": metrics.roc_auc_score(labels, one, multi_class="ovr"),
+            "auprc": metrics.average_precision_score(labels if k == 2 else truth, one),
+            "log_loss": metrics.log_loss(labels, scores),
+            "brier": ((scores - truth) ** 2).sum(1).mean() / (2 if k == 2 else 1),
+        }
+        assert {name: result[name] for name in expected} == pytest.approx(expected, abs=1e-12)
+        if k == 2:
+            assert result["brier"] == pytest.approx(metrics.brier_score_loss(labels, one))
+        told = metrics.precision_recall_fscore_support(labels, predicted)
+        for c, name in enumerate(classes):
+            mine = result["per_class"][name]
+            theirs = [float(values[c]) for values in told]
+            assert [mine["precision"], mine["recall"], mine["f1"], mine["n"]] == pytest.approx(theirs)
+            assert mine["n_predicted"] == (predicted == c).sum()
+            assert mine["auroc"] == pytest.approx(metrics.roc_auc_score(labels == c, scores[:, c]))
+            assert mine["auprc"] == pytest.approx(metrics.average_precision_score(labels == c, scores[:, c]))
+        assert result["undefined"] == {"intervals": "whose windows they are is not known"}
+
+
+def test_what_is_undefined_has_a_reason() -> None:
+    scores = np.array([[0.9, 0.1, 0.0], [0.6, 0.4, 0.0], [0.2, 0.8, 0.0]])
+    result = classification_metrics(np.array([0, 0, 1]), scores, ["a", "b", "c"], ["s"] * 3)
+    assert result["auroc"] is result["auprc"] is result["intervals"] is None
+    assert result["undefined"] == {
+        "auroc": "no window is of c",
+        "auprc": "no window is of c",
+        "recall of c": "no window is of c",
+        "precision of c": "no window is predicted to be of c",
+        "intervals": "they are of one subject",
+    }
+    assert result["per_class"]["c"] == {
+        "n": 0, "n_predicted": 0, "precision": None, "recall": None, "f1": None, "auroc": None, "auprc": None,
+    }  # fmt: skip
+    assert result["per_class"]["b"]["auroc"] == result["per_class"]["b"]["auprc"] == 1
+    alone = classification_metrics(np.array([1, 1]), scores[:2, :2], BINARY)
+    assert alone["undefined"]["auprc"] == alone["undefined"]["balanced_accuracy"] == "all windows are of task"
+    assert alone["log_loss"] == pytest.approx(-np.log([0.1, 0.4]).mean())
+    assert alone["accuracy"] == 0
+    single = classification_metrics(np.array([0, 0]), np.ones((2, 1)), ["all"])
+    assert (single["accuracy"], single["auroc"], single["log_loss"]) == (1, None, 0)
+    # A ridge's sums are no probabilities; what needs only their order is there.
+    sums = classification_metrics(np.array([0, 1]), np.array([[1.2, -0.2], [0.4, 0.6]]), BINARY)
+    assert sums["log_loss"] is sums["brier"] is sums["ece"] is sums["calibration"] is None
+    assert sums["undefined"]["ece"] == sums["undefined"]["calibration"] == "the scores are no probabilities"
+    assert sums["auroc"] == sums["auprc"] == 1
+    json.dumps([result, alone, sums], allow_nan=False)
+
+
+def test_every_interval_is_that_of_subjects_drawn_whole() -> None:
+    """The same draws done one by one: windows repeated, scikit-learn on the lot."""
+    draw = np.random.default_rng(1)
+    subjects = np.repeat([f"s{i}" for i in range(8)], draw.integers(3, 12, size=8))
+    labels = draw.integers(2, size=len(subjects))
+    scores = np.round(draw.dirichlet((1, 1), size=len(subjects)) + 0.2 * np.eye(2)[labels], 1) + 1e-9
+    scores /= scores.sum(1, keepdims=True)
+    intervals = classification_metrics(labels, scores, BINARY, subjects, seed=5, n_bootstrap=60)["intervals"]
+    assert intervals.keys() == set(METRICS)
+    values = []
+    for times in generator("bootstrap", 5).multinomial(8, np.full(8, 1 / 8), size=60):
+        rows = np.repeat(np.arange(len(labels)), times[np.unique(subjects, return_inverse=True)[1]])
+        again = classification_metrics(labels[rows], scores[rows], BINARY)
+        truth, p, predicted = labels[rows], scores[rows, 1], scores[rows].argmax(1)
+        theirs = (
+            metrics.accuracy_score(truth, predicted), metrics.balanced_accuracy_score(truth, predicted),
+            metrics.f1_score(truth, predicted, average="macro"), metrics.cohen_kappa_score(truth, predicted),
+            metrics.roc_auc_score(truth, p), metrics.average_precision_score(truth, p),
+            metrics.log_loss(truth, scores[rows]), metrics.brier_score_loss(truth, p),
+        )  # fmt: skip
+        assert [again[name] for name in METRICS[:-1]] == pytest.approx(theirs)
+        values.append([*theirs, again["ece"]])
+    low, high = np.quantile(values, [0.025, 0.975], axis=0)
+    for name, a, b in zip(METRICS, low, high):
+        assert intervals[name] == {"low": pytest.approx(a), "high": pytest.approx(b), "resamples": 60}, name
+
+
+def test_draws_without_a_class_are_left_out() -> None:
+    """Four people with one class each: with chance 1/2^3 a draw has one class alone."""
+    labels, scores = np.array([0, 0, 1, 1]), np.array([[0.9, 0.1], [0.4, 0.6], [0.3, 0.7], [0.2, 0.8]])
+    result = classification_metrics(labels, scores, BINARY, list("abcd"), n_bootstrap=400)
+    assert 300 < result["intervals"]["auroc"]["resamples"] < 390
+    assert result["intervals"]["accuracy"]["resamples"] == 400
+    assert result["interval"]["low"] >= 0.5  # never a single class of which all are wrong
+    # Of two people one has the other class: in a draw of four she is missing.
+    rare = classification_metrics(np.array([1] + [0] * 3), scores, BINARY, list("aaab"), n_bootstrap=400)
+    assert rare["intervals"]["auroc"]["resamples"] == pytest.approx(300, abs=40)
+
+
+def test_holm_and_wilcoxon() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])  # p.adjust of R
+    assert holm([0.9, 0.8]) == [1, 1]
+    assert holm([]) == []
+    draw = np.random.default_rng(3)
+    for n in (5, 9, 13):
+        a, b = draw.normal(0.4, 1, size=n), draw.normal(size=n)
+        assert paired_difference(a, b)["p_wilcoxon"] == pytest.approx(stats.wilcoxon(a, b, method="exact").pvalue)
+    a, b = draw.normal(0.4, 1, size=40), draw.normal(size=40)
+    assert paired_difference(a, b)["p_wilcoxon"] == pytest.approx(stats.wilcoxon(a, b).pvalue, abs=0.02)
+    assert paired_difference([1.0, 2.0], [1.0, 2.0])["p_wilcoxon"] == 1

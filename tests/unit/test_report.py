@@ -70,6 +70,20 @@ def sections() -> list[dict[str, Any]]:
             "files": [{"path": "out/<x>", "what": "the model"}],
             "next": [{"command": "bothways eeg check A && B", "what": "Check"}],
         },
+        {
+            "kind": "reliability",
+            "title": "Sure and right",
+            "series": [
+                {
+                    "label": "model",
+                    "ece": 0.125,
+                    "bins": [
+                        {"low": 0.5, "high": 0.6, "n": 3, "confidence": 0.55, "accuracy": 2 / 3},
+                        {"low": 0.9, "high": 1.0, "n": 1, "confidence": 0.95, "accuracy": 1.0},
+                    ],
+                }
+            ],
+        },
     ]
 
 
@@ -116,7 +130,7 @@ def test_nothing_from_outside_and_nothing_injected(html: str) -> None:
     assert page.outside == ["data:,"]
     assert not re.search(r"https?://|@import|url\(", html)
     assert len(set(page.ids)) == len(page.ids)
-    assert page.tags.count("figure") == 6
+    assert page.tags.count("figure") == 7
     assert page.tags.count("section") == len(sections())
     assert "NaN" not in html
     assert "None" not in html
@@ -140,6 +154,9 @@ def test_what_is_read_in_the_page(html: str) -> None:
     assert "1\u202f200\u202f000" in html
     assert "a 0.750 ± 0.071; b 0.800 ± 0.071; chance 0.5" in html
     assert "75 %" in html
+    assert "model, calibration error 0.125: sure 0.55 right 0.667 (n = 3), sure 0.95 right 1 (n = 1)" in html
+    assert 'd="M55.0 33.33L95.0 0.0"' in html
+    assert f'style="stroke-width:{5 + 15 * 0.5}px" d="M95.0 0.0h0"' in html
     assert "bothways eeg check A &amp;&amp; B" in html
 
 
@@ -173,6 +190,7 @@ def test_no_spike_is_lost_in_drawing() -> None:
         ({"kind": "dots", "arms": [{"label": "a", "values": []}]}, "at least one finite value"),
         ({"kind": "bars", "groups": ["a"], "series": [{"values": [1, 2]}]}, "expected 1 values"),
         ({"kind": "confusion", "classes": ["a"], "matrix": [[1, 2]]}, "matrix of 1 × 1"),
+        ({"kind": "reliability", "series": [{"bins": []}]}, "at least one bin in each series"),
         (recording(ch_names=["a"]), "one signal per channel"),
         (recording(ch_names=["a"], signals_uv=[[]]), "at least one sample"),
     ],

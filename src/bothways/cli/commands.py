@@ -16,6 +16,7 @@ from bothways.cli.printing import (
     number,
     out,
     print_checked,
+    print_evaluation,
     print_json,
     print_notes,
     print_training,
@@ -260,22 +261,7 @@ def evaluate(
     result = run.evaluate(run_folder, data=data, part=part)
     if json:
         return print_json(result)
-    table = new_table("", "balanced accuracy", "95 % over people", "accuracy", "macro-F1", "AUROC")
-    arms = {**result["controls"], "this run": result["model"]}
-    for name, m in arms.items():
-        interval = m.get("interval") or {}
-        low, high = interval.get("low"), interval.get("high")
-        span = f"{low:.2f}-{high:.2f}" if low is not None and high is not None else ""
-        table.add_row(
-            name.replace("_", " "), number(m["balanced_accuracy"]), span, number(m["accuracy"]),
-            number(m.get("macro_f1")), number(m.get("auroc")),
-        )  # fmt: skip
-    out.print(table)
-    support = ", ".join(f"{n} {name}" for name, n in result["model"]["support"].items())
-    out.print(f"{result['model']['n_subjects']} people, windows: {support}")
-    out.print(f"overlap of the tested people with pretraining: {result['pretraining_overlap']['kind']}")
-    for note in result["notes"]:
-        out.print(note)
+    print_evaluation(result)
 
 
 @eeg.command(epilog="Example: bothways eeg predict run2 new.edf --out predictions")

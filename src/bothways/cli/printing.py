@@ -96,6 +96,74 @@ def print_training(result: dict[str, Any]) -> None:
     )
 
 
+def print_evaluation(result: dict[str, Any]) -> None:
+    """Prints the run beside its controls, and the run per recording, within people, and how sure it may be."""
+    columns = {"accuracy": "accuracy", "macro_f1": "macro-F1", "kappa": "kappa", "auroc": "AUROC", "auprc": "AUPRC"}
+    table = new_table("", "balanced accuracy", "95 % over people", *columns.values())
+    for name, m in {**result["controls"], "this run": result["model"]}.items():
+        table.add_row(
+            name.replace("_", " "), number(m["balanced_accuracy"]), span(m.get("interval")),
+            *(number(m.get(column)) for column in columns),
+        )  # fmt: skip
+    out.print(table)
+    support = ", ".join(f"{n} {name}" for name, n in result["model"]["support"].items())
+    out.print(f"{result['model']['n_subjects']} people, windows: {support}")
+    for name, one in result["comparisons"]["arms"].items():
+        if one["difference"] is not None:
+            p = "" if one["p_holm"] is None else f", p {number(one['p_holm'])} (Holm)"
+            against = f"this run against {name.replace('_', ' ')}"
+            out.print(f"{against}: balanced accuracy {one['difference']:+.3f}{between(one)}{p}")
+    levels = result["levels"]["model"]
+    for level in ("recording", "subject"):
+        found = levels[level]
+        left_out = f"; {found['n_mixed']} with several classes left out" if found["n_mixed"] else ""
+        told = found["reason"] if found["metrics"] is None else scores_line(found["metrics"]) + left_out
+        out.print(f"this run, per {level}: {told}")
+    within = [
+        f"{title} {one['mean']:.3f} (" + ("" if one["sd"] is None else f"SD {one['sd']:.3f}, ") + f"{one['n']} people)"
+        for metric, title in (("balanced_accuracy", "balanced accuracy"), ("auroc", "AUROC"))
+        if (one := levels["within_subject"][metric])["n"]
+    ]
+    out.print(f"this run, within each person: {', '.join(within) or 'each has windows of one class only'}")
+    print_temperature(result["temperature"])
+    out.print(f"overlap of the tested people with pretraining: {result['pretraining_overlap']['kind']}")
+    for note in result["notes"]:
+        out.print(note)
+
+
+def print_temperature(t: dict[str, Any]) -> None:
+    """Prints how well the probabilities can be believed, before and after a temperature, or why there is none."""
+    said = f"this run, calibration: error {t['before']['ece']:.3f}, log loss {t['before']['log_loss']:.3f}"
+    if t["after"] is None:
+        return out.print(f"{said}; no temperature: {t['reason']}")
+    return out.print(
+        f"{said}; with temperature {t['temperature']:.2f} (of {t['n_subjects']} validation people) error "
+        f"{t['after']['ece']:.3f}, log loss {t['after']['log_loss']:.3f}"
+    )
+
+
+def scores_line(m: dict[str, Any]) -> str:
+    """Returns what `classification_metrics` says of recordings or people, as one line."""
+    defined = {"balanced accuracy": "balanced_accuracy", "accuracy": "accuracy", "AUROC": "auroc"}
+    shown = [
+        f"{title} {m[name]:.3f}{between((m['intervals'] or {}).get(name))}"
+        for title, name in defined.items()
+        if m[name] is not None
+    ]
+    return f"{', '.join(shown)}, n = {m['n']}"
+
+
+def span(interval: dict[str, Any] | None) -> str:
+    """Returns an interval from low to high; of none, nothing."""
+    return "" if interval is None or interval["low"] is None else f"{interval['low']:.2f}-{interval['high']:.2f}"
+
+
+def between(interval: dict[str, Any] | None) -> str:
+    """Returns an interval behind its value; of none, nothing. Its ends may be below 0."""
+    known = interval is not None and interval["low"] is not None
+    return f" ({interval['low']:.2f} to {interval['high']:.2f})" if interval is not None and known else ""
+
+
 def print_json(value: dict[str, Any]) -> None:
     """Prints a result as JSON."""
     print(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from sklearn.metrics import roc_auc_score
 
-from bothways.draws import generator
 from bothways.errors import UserError
+from bothways.evaluation.calibration import calibration
 from bothways.evaluation.splits import Names
+from bothways.evaluation.tally import METRICS, PROBABLE, Tally, interval_of, resamples
 
 
 def classification_metrics(
@@ -21,22 +21,26 @@ def classification_metrics(
     seed: int = 0,
     n_bootstrap: int = 2000,
 ) -> dict[str, Any]:
-    """Measures one set of predictions; what is undefined (no such class, one subject only) is None.
+    """Measures one set of predictions; what is undefined (no such class, one subject only) is None, with a reason.
 
     Args:
         labels: true class of each window, 0 to k - 1.
         scores: score of each class, best probabilities; the largest is the prediction.
         classes: names of the k classes.
-        subjects: whose window it is; needed for `subjects` and `interval`.
+        subjects: whose window it is; needed for `subjects` and the intervals.
         seed: draws of the bootstrap.
         n_bootstrap: resamples of the subjects.
 
     Returns:
         `n`, `classes`, `support` (class -> windows), `accuracy`, `balanced_accuracy` (mean recall of the classes
-        that occur; None where there is one alone), `macro_f1` (over classes that occur or are predicted), `kappa`,
-        `auroc` (k > 2: one against the rest, mean), `confusion` [k k] (row = truth), `n_subjects`, `subjects` (name ->
-        `n`, `accuracy`), and `interval`: `low` and `high` of the 95 % interval of the balanced accuracy when subjects
-        are drawn anew.
+        that occur; None where there is one alone), `macro_f1` (over classes that occur or are predicted), `kappa`
+        (Cohen's), `auroc` and `auprc` (average precision; of the second of two classes, of more the mean of one
+        against the rest), `confusion` [k k] (row = truth), `per_class` (class -> `n`, `n_predicted`, `precision`,
+        `recall`, `f1`, `auroc`, `auprc`), of probabilities also `log_loss` (natural), `brier` (0 to 1 for two
+        classes, else 0 to 2), `ece` and `calibration` (see there), `n_subjects`, `subjects` (name -> `n`,
+        `accuracy`), `interval`: `low` and `high` of the 95 % interval of the balanced accuracy when subjects are drawn
+        anew, `intervals` (metric -> the same and the `resamples` in which it is defined; percentiles: the calibration
+        error of a resample is biased upwards, as it is of few windows), and `undefined` (what is None -> why).
 
     Raises:
         UserError: no window.
@@ -44,38 +48,45 @@ def classification_metrics(
     """
     labels, scores = np.asarray(labels), np.asarray(scores, dtype=float)
     _check(labels, scores, classes, subjects)
-    k = len(classes)
-    predicted = scores.argmax(1)
-    # One confusion matrix per subject: every other count, and every resample, is a sum of them.
     names, owner = np.unique(np.zeros(len(labels), int) if subjects is None else subjects, return_inverse=True)
-    counts = np.bincount((owner * k + labels) * k + predicted, minlength=len(names) * k * k)
-    per_subject = counts.reshape(len(names), k, k)
-    confusion = per_subject.sum(0)
-    told_apart = np.count_nonzero(confusion.sum(1)) > 1  # where all windows are of one class, a constant is perfect
-
+    tally = Tally(labels, scores, owner, len(names))
+    confusion = tally.confusion.sum(0)
+    support = confusion.sum(1)
+    point = {name: _or_none(values[0]) for name, values in tally.metrics(tally.once()).items()}
+    per_class = {name: _of_class(tally, confusion, c) for c, name in enumerate(classes)}
     result: dict[str, Any] = {
         "n": len(labels),
         "classes": list(classes),
-        "support": dict(zip(classes, confusion.sum(1).tolist())),
-        "accuracy": float(np.trace(confusion) / len(labels)),
-        "balanced_accuracy": float(_balanced_accuracy(confusion[None])[0]) if told_apart else None,
-        "macro_f1": _macro_f1(confusion),
-        "kappa": _kappa(confusion),
-        "auroc": _auroc(labels, scores),
+        "support": dict(zip(classes, support.tolist())),
+        **point,
+        "calibration": calibration(labels, scores) if tally.probable else None,
         "confusion": confusion.tolist(),
+        "per_class": per_class,
         "n_subjects": None,
         "subjects": None,
         "interval": None,
+        "intervals": None,
+        "undefined": _why_undefined(point, per_class),
     }
-    if subjects is not None:
-        n_windows = per_subject.sum((1, 2))
-        correct = np.trace(per_subject, axis1=1, axis2=2)
-        result["n_subjects"] = len(names)
-        result["subjects"] = {
-            str(name): {"n": int(n), "accuracy": float(right / n)} for name, n, right in zip(names, n_windows, correct)
-        }
-        if len(names) > 1 and told_apart:
-            result["interval"] = _interval(per_subject, seed, n_bootstrap)
+    if subjects is None:
+        result["undefined"]["intervals"] = "whose windows they are is not known"
+        return result
+    correct = np.trace(tally.confusion, axis1=1, axis2=2)
+    result["n_subjects"] = len(names)
+    result["subjects"] = {
+        str(name): {"n": int(n), "accuracy": float(right / n)} for name, n, right in zip(names, tally.n, correct)
+    }
+    if len(names) < 2:
+        result["undefined"]["intervals"] = "they are of one subject"
+        return result
+    defined = [name for name in METRICS if point[name] is not None]
+    values = tally.metrics(resamples(len(names), seed, n_bootstrap), defined)
+    result["intervals"] = intervals = {name: interval_of(values[name]) for name in defined}
+    for name, interval in intervals.items():
+        if interval is None:
+            result["undefined"][f"interval of {name}"] = "in most draws of the subjects a class is absent"
+    if balanced := intervals.get("balanced_accuracy"):
+        result["interval"] = {"low": balanced["low"], "high": balanced["high"]}
     return result
 
 
@@ -92,35 +103,37 @@ def _check(labels: np.ndarray, scores: np.ndarray, classes: Sequence[str], subje
         raise ValueError(f"scores are not finite in {int((~np.isfinite(scores)).any(1).sum())} windows")
 
 
-def _balanced_accuracy(confusions: Int[np.ndarray, "b k k"]) -> Float[np.ndarray, "b"]:
-    support = confusions.sum(2)
-    recall = np.diagonal(confusions, axis1=1, axis2=2) / np.maximum(support, 1)
-    return recall.sum(1) / (support > 0).sum(1)
+def _or_none(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
 
 
-def _macro_f1(confusion: Int[np.ndarray, "k k"]) -> float:
-    both = confusion.sum(0) + confusion.sum(1)
-    return float(np.mean(2 * np.diag(confusion)[both > 0] / both[both > 0]))
+def _of_class(tally: Tally, confusion: Int[np.ndarray, "k k"], c: int) -> dict[str, float | int | None]:
+    right, n, n_predicted = int(confusion[c, c]), int(confusion[c].sum()), int(confusion[:, c].sum())
+    auroc, auprc = tally.ranking(c, tally.once())[:, 0] if tally.k > 1 else (np.nan, np.nan)
+    return {
+        "n": n,
+        "n_predicted": n_predicted,
+        "precision": right / n_predicted if n_predicted else None,
+        "recall": right / n if n else None,
+        "f1": 2 * right / (n + n_predicted) if n + n_predicted else None,
+        "auroc": _or_none(auroc),
+        "auprc": _or_none(auprc),
+    }
 
 
-def _kappa(confusion: Int[np.ndarray, "k k"]) -> float | None:
-    n = confusion.sum()
-    expected = float(confusion.sum(0) @ confusion.sum(1)) / n**2
-    return None if expected == 1 else float((np.trace(confusion) / n - expected) / (1 - expected))
-
-
-def _auroc(labels: Int[np.ndarray, "n"], scores: Float[np.ndarray, "n k"]) -> float | None:
-    k = scores.shape[1]
-    if len(np.unique(labels)) < k or k < 2:
-        return None
-    if k == 2:
-        return float(roc_auc_score(labels, scores[:, 1] - scores[:, 0]))
-    return float(np.mean([roc_auc_score(labels == c, scores[:, c]) for c in range(k)]))
-
-
-def _interval(per_subject: Int[np.ndarray, "s k k"], seed: int, n_bootstrap: int) -> dict[str, float]:
-    n = len(per_subject)
-    times = generator("bootstrap", seed).multinomial(n, np.full(n, 1 / n), size=n_bootstrap)
-    values = _balanced_accuracy(np.einsum("rs,sij->rij", times, per_subject))
-    low, high = np.quantile(values, [0.025, 0.975])
-    return {"low": float(low), "high": float(high)}
+def _why_undefined(point: dict[str, float | None], per_class: dict[str, dict[str, Any]]) -> dict[str, str]:
+    absent = [name for name, one in per_class.items() if not one["n"]]
+    if len(absent) >= len(per_class) - 1:
+        (alone,) = (name for name, one in per_class.items() if one["n"])
+        lacking = f"all windows are of {alone}"
+    else:
+        lacking = f"no window is of {', '.join(absent)}"
+    why = {name: lacking for name in ("balanced_accuracy", "kappa", "auroc", "auprc") if point[name] is None}
+    if point["log_loss"] is None:
+        why |= dict.fromkeys((*PROBABLE, "calibration"), "the scores are no probabilities")
+    for name, one in per_class.items():
+        if not one["n"]:
+            why[f"recall of {name}"] = f"no window is of {name}"
+        if not one["n_predicted"]:
+            why[f"precision of {name}"] = f"no window is predicted to be of {name}"
+    return why

@@ -159,6 +159,36 @@ def confusion(section: dict[str, Any]) -> dict[str, Any]:
     return {"shares": [[100 * count / sum(row) if sum(row) else None for count in row] for row in matrix]}
 
 
+def reliability(section: dict[str, Any]) -> dict[str, Any]:
+    """Places each bin of confidence in a 100 × 100 box, y down; the area of its point grows with its windows."""
+    series = section["series"]
+    if not series or not all(line["bins"] for line in series):
+        raise ValueError("expected at least one bin in each series")
+    points, texts = [], []
+    for line in series:
+        total = sum(one["n"] for one in line["bins"])
+        points.append(
+            [
+                (
+                    round(100 * one["confidence"], 2),
+                    round(100 - 100 * one["accuracy"], 2),
+                    round(5 + 15 * math.sqrt(one["n"] / total), 1),
+                )
+                for one in line["bins"]
+            ]
+        )
+        bins = ", ".join(
+            f"sure {number(one['confidence'])} right {number(one['accuracy'])} (n = {one['n']})" for one in line["bins"]
+        )
+        texts.append(f"{line['label']}, calibration error {number(line['ece'])}: {bins}")
+    return {
+        "points": points,
+        "paths": ["".join(f"{'L' if i else 'M'}{x} {y}" for i, (x, y, _) in enumerate(line)) for line in points],
+        "text": "; ".join(texts),
+        "ticks": [(tick, number(tick / 100)) for tick in (0, 25, 50, 75, 100)],
+    }
+
+
 def recording(section: dict[str, Any]) -> dict[str, Any]:
     """Places signals, trace and spans along one time axis; the section keeps only the points that are drawn."""
     signals, sfreq_hz, start_s = section["signals_uv"], section["sfreq_hz"], section.setdefault("start_s", 0)

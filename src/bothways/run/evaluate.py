@@ -13,9 +13,12 @@ from bothways.evaluation import (
     band_power,
     chance,
     classification_metrics,
+    compare_arms,
     fit_logistic,
     majority,
+    metrics_by_level,
     ridge_probe,
+    temperature_scaling,
 )
 from bothways.files import write_json
 from bothways.model import Model, check_sizes, load_weights
@@ -49,7 +52,10 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
         part: `test` or `validation`.
 
     Returns:
-        `run`, `part`, `split`, `classes`, `model` and `controls` (see `evaluation.classification_metrics`),
+        `run`, `part`, `split`, `classes`, `model` and `controls` (see `evaluation.classification_metrics`), `levels`
+        (`model` and each control per recording, per subject and within subjects: `evaluation.metrics_by_level`),
+        `comparisons` (the model with each control: `evaluation.compare_arms`), `temperature` (of the model, fitted on
+        `n` windows of `n_subjects` validation people, none of whom is tested: `evaluation.temperature_scaling`),
         `pretraining_overlap` (how the encoder's pretraining data touches the tested people), `load_report`, `notes`.
 
     Raises:
@@ -99,16 +105,25 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
     def metrics(values: np.ndarray) -> dict[str, Any]:
         return classification_metrics(tested.label, values, windows.classes, tested.subject)
 
+    arms = {"model": infer(model, tested_source, class_probabilities), **scores}
+    # The validation people say nothing of themselves.
+    held_out = of_subjects(windows, split.validation if part == "test" else ())
     result = {
         "run": str(run),
         "part": part,
         "split": manifest["split"],
         "classes": windows.classes,
-        "model": metrics(infer(model, tested_source, class_probabilities)),
+        "model": metrics(arms["model"]),
         "controls": {
             "chance": chance(tested.label, windows.classes),
             **{name: metrics(values) for name, values in scores.items()},
         },
+        "levels": {
+            name: metrics_by_level(tested.label, values, windows.classes, tested.subject, tested.recording)
+            for name, values in arms.items()
+        },
+        "comparisons": compare_arms(tested.label, arms, tested.subject, reference="model"),
+        "temperature": _temperature(model, sources, held_out, tested.label, arms["model"]),
         "pretraining_overlap": _overlap(manifest, store, set(getattr(split, part))),
         "load_report": model.load_report.as_dict(),
         "notes": notes,
@@ -164,6 +179,23 @@ def _band_power(store: eeg.Store, training: eeg.Windows, tested: eeg.Windows, mo
         return band_power(np.stack(spectra), frequencies_hz)
 
     return fit_logistic(features(training), training.label, len(training.classes)).scores(features(tested))
+
+
+def _temperature(
+    model: Model, sources: Sources, validation: eeg.Windows, labels: np.ndarray, probabilities: np.ndarray
+) -> dict[str, Any]:
+    """Fits the model's temperature on the validation people, where there are any, and measures it on the tested."""
+    fitted_on = validation.label[:0], probabilities[:0]
+    n_subjects, why = 0, None if len(validation) else "there are no other people to fit it on"
+    if len(validation):
+        try:
+            validation = usable(sources, validation)
+            fitted_on = validation.label, infer(model, sources.of(validation), class_probabilities)
+            n_subjects = len(set(validation.subject.tolist()))
+        except UserError as problem:
+            why = str(problem)
+    told = temperature_scaling(fitted_on, (labels, probabilities))
+    return {**told, "reason": why or told["reason"], "n_subjects": n_subjects}
 
 
 def _pretrained(manifest: dict[str, Any], notes: list[str]) -> Model | None:
