@@ -11,7 +11,15 @@ from bothways.evaluation.controls import (
     majority,
     ridge_probe,
 )
+from bothways.evaluation.events import (
+    SZCORE,
+    EventRules,
+    score_events,
+    score_samples,
+    score_subjects,
+)
 from bothways.evaluation.metrics import classification_metrics
+from bothways.evaluation.sleep import UNSCORED, stage_metrics
 from bothways.evaluation.splits import (
     Split,
     check_classes,
@@ -26,6 +34,9 @@ __all__ = [
     "BANDS_HZ",
     "LOGISTIC_C",
     "RIDGE_LAMBDA",
+    "SZCORE",
+    "UNSCORED",
+    "EventRules",
     "LinearControl",
     "Split",
     "band_power",
@@ -39,6 +50,10 @@ __all__ = [
     "paired_difference",
     "repeated_splits",
     "ridge_probe",
+    "score_events",
+    "score_samples",
+    "score_subjects",
     "split_subjects",
+    "stage_metrics",
     "summarise",
 ]
