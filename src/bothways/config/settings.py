@@ -272,8 +272,10 @@ class LabelConfig(Settings):
 
 
 class EventConfig(Settings):
-    """From probabilities over time to events, in this order: decide each moment, close short gaps, drop what is too
-    short, merge what is close, split what is too long. Nothing is done that is not set.
+    """From probabilities over time to events.
+
+    In this order: decide each moment, close short gaps, drop what is too short, merge what is close, split what is too
+    long. Nothing is done that is not set.
     """
 
     decision: Literal["threshold", "argmax"] = "threshold"

@@ -6,6 +6,7 @@ window; no event leaves its stretch.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
@@ -94,7 +95,7 @@ def runs(active: Bool[np.ndarray, " M"], stretch: Int64[np.ndarray, " M"]) -> In
     """Returns the spans of moments that are on, cut where a stretch ends."""
     mark = np.where(active & (stretch >= 0), stretch, -1)
     edges = np.flatnonzero(np.diff(mark, prepend=-1, append=-1))
-    return np.array([(a, b) for a, b in zip(edges, edges[1:]) if mark[a] >= 0], dtype=np.int64).reshape(-1, 2)
+    return np.array([(a, b) for a, b in pairwise(edges) if mark[a] >= 0], dtype=np.int64).reshape(-1, 2)
 
 
 def merge(

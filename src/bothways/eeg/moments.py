@@ -52,8 +52,8 @@ class Trace:
 class Moments:
     """Averages windows on a time grid as they come, in any order, and keeps none of them.
 
-    A moment's probabilities are the mean over all (window, sample) pairs in it. In memory are 16 + 8 K bytes per moment,
-    however long the windows and however much they overlap: 5 classes of a day in steps of 1 s are 5 MB.
+    A moment's probabilities are the mean over all (window, sample) pairs in it. In memory are 32 + 8 K bytes a moment,
+    however many windows there are: 5 classes of a day in steps of 1 s are 6 MB.
 
     Args:
         segments: stretches of stored samples without a gap, as the recording has them.
@@ -128,7 +128,7 @@ class Moments:
         Raises:
             ValueError: see `add`, or patches that begin after the window.
         """
-        n, n_patches, k = probabilities.shape
+        n, n_patches = probabilities.shape[:2]
         begin = np.arange(n_patches) * patch_samples
         if n_patches and begin[-1] >= window_samples:
             raise ValueError(f"expected patches inside {window_samples} samples, got {n_patches} of {patch_samples}")
