@@ -11,7 +11,7 @@ from bothways.errors import UserError
 from bothways.evaluation.splits import Names
 from bothways.evaluation.statistics import summarise
 
-Intervals = Sequence[Sequence[float | int]] | Real[np.ndarray, "n 2"]
+Intervals = Sequence[Sequence[float | int]] | Real[np.ndarray, "_ 2"]
 """(start_s, stop_s) of each event, in any order."""
 RESOLUTION_HZ = 10
 """Events are compared in tenths of a second, as `timescoring` does."""

@@ -47,8 +47,8 @@ def write_report(report: dict[str, Any], out: Path) -> None:
               (names; 1, 2, … if left out).
             - `bars`: `unit`, `groups` [str], `series` [{`label`, `values`}] with one value per group.
             - `confusion`: `classes` [str], `matrix` (row = truth).
-            - `hypnogram`: `stages` [str] from top to bottom, `series` [{`label`, `values`}] (a stage's index or None for
-              each window), `window_s` (30).
+            - `hypnogram`: `stages` [str] from top to bottom, `series` [{`label`, `values`}] (a stage, by index, or
+              None for each window), `window_s` (30).
             - `recording`: `ch_names`, `sfreq_hz`, `signals_uv` [C T] (NaN or None = missing), `start_s` (0),
               `classes` [str], `trace` {`label`, `times_s`, `values`} (0 to 1), `threshold` (None), `predicted` and
               `truth` [{`start_s`, `stop_s`, `label`}].
