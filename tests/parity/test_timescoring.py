@@ -38,7 +38,7 @@ def check(ours, theirs) -> None:
 
 
 @given(events(0.5), events(0.5), st.integers(1, 16_000).map(lambda half: half / 2))
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_events_on_half_seconds_with_every_boundary(reference, hypothesis, duration_s) -> None:
     both = (annotations.Annotation(mask(e, duration_s, 10), 10) for e in (reference, hypothesis))
     check(score_events(reference, hypothesis, duration_s), scoring.EventScoring(*both))
@@ -52,7 +52,7 @@ def exact(annotation) -> bool:
 
 
 @given(events(0.1), events(0.1), st.integers(1, 8000))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_events_on_tenths(reference, hypothesis, duration_s) -> None:
     both = [annotations.Annotation(mask(e, duration_s, 10), 10) for e in (reference, hypothesis)]
     assume(not any(map(exact, both)))
@@ -60,7 +60,7 @@ def test_events_on_tenths(reference, hypothesis, duration_s) -> None:
 
 
 @given(st.lists(st.floats(0.2, 800), max_size=16), st.lists(st.floats(0.2, 800), max_size=16))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_lists_of_events_at_any_time(reference, hypothesis) -> None:
     """`timescoring` takes lists as they are, so here they are in order and apart: gap, event, gap, event, …"""
     lists = []

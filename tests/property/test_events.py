@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bothways.config import EventConfig
@@ -13,6 +13,7 @@ from bothways.eeg.events import hysteresis, merge, runs, split, stretches
 
 CLASSES = ["bckg", "seiz", "spike"]
 SFREQ_HZ = 10.0
+FEWER = settings(max_examples=50)
 SHARES = st.sampled_from([0.0, 0.2, 0.4, 0.5, 0.6, 0.8, 1.0])
 SECONDS = st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.5, 10.0])
 
@@ -27,7 +28,7 @@ def segments(draw):
     return made
 
 
-CASES = st.tuples(segments(), st.sampled_from([0.1, 0.3, 1.0, 2.5]), st.integers(0, 40), st.integers(0, 2**32 - 1))
+CASES = st.tuples(segments(), st.sampled_from([0.1, 0.3, 1.0, 2.5]), st.integers(0, 20), st.integers(0, 2**32 - 1))
 
 
 def traced(case):
@@ -69,6 +70,7 @@ def moments_of(events, trace, label):
     return held
 
 
+@FEWER
 @given(pieces=segments(), step_s=st.sampled_from([0.1, 0.7, 3.0]), seed=st.integers(0, 2**32 - 1))
 def test_a_moment_is_the_mean_over_windows_and_samples_in_any_order(pieces, step_s, seed) -> None:
     generator = np.random.default_rng(seed)
@@ -99,6 +101,7 @@ def test_a_moment_is_the_mean_over_windows_and_samples_in_any_order(pieces, step
     np.testing.assert_allclose(trace.recorded_s, pieces[-1].stop / SFREQ_HZ)
 
 
+@FEWER
 @given(case=CASES, config=configs(max_duration_s=None))
 def test_events_of_a_class_are_apart_covered_and_long_enough(case, config) -> None:
     trace = traced(case)
@@ -123,6 +126,7 @@ def test_events_of_a_class_are_apart_covered_and_long_enough(case, config) -> No
             assert event.mean_probability <= event.max_probability
 
 
+@FEWER
 @given(case=CASES, config=configs(max_duration_s=None), longest_s=st.sampled_from([2.5, 3.0, 7.0]))
 def test_splitting_only_cuts(case, config, longest_s) -> None:
     trace = traced(case)
@@ -137,6 +141,7 @@ def test_splitting_only_cuts(case, config, longest_s) -> None:
         assert pieces == whole
 
 
+@FEWER
 @given(case=CASES, config=configs(decision="threshold", leave=None, enter=0.0), a=SHARES, b=SHARES, c=SHARES)
 def test_a_higher_threshold_never_finds_more(case, config, a, b, c) -> None:
     trace = traced(case)
@@ -151,6 +156,7 @@ def test_a_higher_threshold_never_finds_more(case, config, a, b, c) -> None:
         assert not (found(high, middle, label) & ~found(high, low, label)).any()
 
 
+@FEWER
 @given(case=CASES, p=SHARES, closer_s=SECONDS)
 def test_merging_again_changes_nothing(case, p, closer_s) -> None:
     trace = traced(case)
@@ -164,6 +170,7 @@ def test_merging_again_changes_nothing(case, p, closer_s) -> None:
         assert stretch[start] != stretch[stop - 1] or apart_s >= closer_s - 1e-6
 
 
+@FEWER
 @given(case=CASES, enter=SHARES, leave=SHARES)
 def test_hysteresis_is_what_a_walk_over_the_moments_finds(case, enter, leave) -> None:
     trace = traced(case)
@@ -179,6 +186,7 @@ def test_hysteresis_is_what_a_walk_over_the_moments_finds(case, enter, leave) ->
     np.testing.assert_array_equal(hysteresis(p, enter, enter, stretch), p >= enter)
 
 
+@FEWER
 @given(case=CASES, longest_s=st.sampled_from([2.5, 3.0, 7.0]))
 def test_runs_and_pieces_hold_what_was_on(case, longest_s) -> None:
     trace = traced(case)
@@ -192,6 +200,7 @@ def test_runs_and_pieces_hold_what_was_on(case, longest_s) -> None:
         np.testing.assert_array_equal(held, active)
 
 
+@FEWER
 @given(case=CASES)
 def test_the_most_probable_class_leaves_no_moment_without_an_event(case) -> None:
     trace = traced(case)
@@ -200,6 +209,7 @@ def test_the_most_probable_class_leaves_no_moment_without_an_event(case) -> None
     np.testing.assert_array_equal(held, trace.covered)
 
 
+@FEWER
 @given(case=CASES, config=configs())
 def test_later_recordings_shift_their_events(case, config) -> None:
     trace = traced(case)

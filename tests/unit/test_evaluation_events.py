@@ -46,7 +46,7 @@ def test_merging_is_for_less_than_90_s_and_splitting_for_more_than_300_s() -> No
 
 
 def test_exactly_90_and_300_s_are_told_in_tenths_at_every_onset() -> None:
-    for tenth in range(0, 3000, 7):
+    for tenth in range(0, 3000, 17):
         onset_s = tenth / 10
         assert counts([(onset_s, onset_s + 300)], []) == (1, 0, 0, 0)
         assert counts([(onset_s, onset_s + 1), (onset_s + 91, onset_s + 92)], []) == (2, 0, 0, 0)

@@ -95,8 +95,10 @@ def write_edf_annotations(path: Path, events: Sequence[PredictedEvent], start: d
         [],
         recording=edfio.Recording(startdate=None if start is None else start.date(), equipment_code="bothways"),
         starttime=time() if start is None else start.time().replace(tzinfo=None),
-        annotations=annotations,
+        annotations=annotations or [edfio.EdfAnnotation(0.0, None, "nothing")],
     )
+    if not annotations:
+        made.drop_annotations("nothing")  # edfio makes no file without any, but a file without any is valid
     content = io.BytesIO()
     made.write(content)
     write_bytes(path, content.getvalue())
