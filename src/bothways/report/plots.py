@@ -174,7 +174,7 @@ def hypnogram(section: dict[str, Any]) -> dict[str, Any]:
         for value, run in groupby(line["values"]):
             start, at = at, at + len(list(run))
             if value is not None:
-                y = f"{heights[value]:.2f}"
+                y = f"{heights[int(value)]:.2f}"  # of an array with NaN the others are fractions
                 path.append(f"{f'M{100 * start / n:.2f} {y}' if before is None else f'V{y}'}H{100 * at / n:.2f}")
                 changes += before is not None
             before = value
