@@ -33,6 +33,13 @@ def test_a_window_counts_by_its_share_of_a_moment() -> None:
     np.testing.assert_allclose(moments.trace().probabilities[:, 1], [(0.2 * 10 + 0.8 * 5) / 15, np.nan])
 
 
+def test_the_mean_of_one_number_is_that_number() -> None:
+    for value in np.arange(0.05, 1, 0.05).round(2).tolist():
+        moments = Moments(GAP[:1], 100.0, ["rest", "task"], 0.07)
+        moments.add(np.arange(0, 1000, 13), 1000, p(*[value] * 77))
+        assert set(moments.trace().probabilities[:, 1]) == {value}
+
+
 def test_each_segment_has_its_own_grid_in_true_time() -> None:
     moments = Moments(GAP, 100.0, ["rest", "task"], 8.0)
     moments.add(np.array([1000, 2000]), 1000, p(0.0, 1.0))
