@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bothways.evaluation import score_events, score_samples
+from bothways.evaluation import SZCORE, EventRules, score_events, score_samples
 
 annotations = pytest.importorskip("timescoring.annotations")
 scoring = pytest.importorskip("timescoring.scoring")
@@ -37,11 +37,15 @@ def check(ours, theirs) -> None:
     assert ours["false_alarms_per_24h"] == pytest.approx(theirs.fpRate)
 
 
-@given(events(0.5), events(0.5), st.integers(1, 16_000).map(lambda half: half / 2))
+RULES = st.sampled_from([SZCORE, EventRules(0.0, 0.0, 90.0, 300.0), EventRules(0.5, 7.0, 2.5, 40.0)])
+
+
+@given(events(0.5), events(0.5), st.integers(1, 16_000).map(lambda half: half / 2), RULES)
 @settings(max_examples=200)
-def test_events_on_half_seconds_with_every_boundary(reference, hypothesis, duration_s) -> None:
+def test_events_on_half_seconds_with_every_boundary(reference, hypothesis, duration_s, rules) -> None:
     both = (annotations.Annotation(mask(e, duration_s, 10), 10) for e in (reference, hypothesis))
-    check(score_events(reference, hypothesis, duration_s), scoring.EventScoring(*both))
+    theirs = scoring.EventScoring.Parameters(rules.before_s, rules.after_s, 0, rules.split_s, rules.merge_s)
+    check(score_events(reference, hypothesis, duration_s, rules=rules), scoring.EventScoring(*both, theirs))
 
 
 def exact(annotation) -> bool:

@@ -64,6 +64,9 @@ def test_nothing_goes_over_a_gap_or_what_is_not_covered() -> None:
     parts = (0, 0, 0, 0, 1, 1)
     assert found(trace(*p, segment=parts), leave=0.1, merge_s=1000.0, min_gap_s=1000.0) == [(0, 2), (3, 1), (104, 2)]
 
+    after_a_gap = trace(0.9, 0.9, 0.6, 0.9, segment=(0, 0, 1, 1))  # 0.6 would go on, but not begin
+    assert found(after_a_gap, enter=0.8, leave=0.5) == [(0, 2), (103, 1)]
+
 
 def test_what_is_too_long_is_cut_and_the_rest_is_kept() -> None:
     assert found(trace(*[1] * 7), max_duration_s=3.0, min_duration_s=2.0) == [(0, 3), (3, 3), (6, 1)]

@@ -37,7 +37,8 @@ def test_the_mean_of_one_number_is_that_number() -> None:
     for value in np.arange(0.05, 1, 0.05).round(2).tolist():
         moments = Moments(GAP[:1], 100.0, ["rest", "task"], 0.07)
         moments.add(np.arange(0, 1000, 13), 1000, p(*[value] * 77))
-        assert set(moments.trace().probabilities[:, 1]) == {value}
+        trace = moments.trace()
+        assert set(trace.probabilities[trace.covered, 1]) == {value}
 
 
 def test_each_segment_has_its_own_grid_in_true_time() -> None:

@@ -45,6 +45,11 @@ def test_merging_is_for_less_than_90_s_and_splitting_for_more_than_300_s() -> No
     assert counts([(0, 10), (99.9, 110)], [], rules=EventRules(merge_s=5.0, split_s=4.0)) == (6, 0, 0, 0)
 
 
+def test_what_lies_between_merged_events_is_a_part_of_them() -> None:
+    strict = EventRules(before_s=0.0, after_s=0.0)
+    assert counts([(1040, 1041)], [(1000, 1010), (1080, 1090)], rules=strict) == (1, 1, 1, 0)
+
+
 def test_exactly_90_and_300_s_are_told_in_tenths_at_every_onset() -> None:
     for tenth in range(0, 3000, 17):
         onset_s = tenth / 10
