@@ -52,13 +52,15 @@ def test_each_segment_has_its_own_grid_in_true_time() -> None:
 
 
 def test_patches_are_windows_and_padding_says_nothing() -> None:
-    moments = Moments(GAP[:1], 100.0, ["rest", "task"], 1.0)
+    moments = Moments(GAP[:1], 100.0, ["rest", "task"], 0.5)
     patches = np.stack([p(0.1, 0.2, 0.3), p(0.5, 0.6, 0.7)])
     mask = np.array([[True, True, True], [True, False, True]])
     moments.add_patches(np.array([0, 500]), 250, 100, patches, mask)  # the last patch is half a second
     told = moments.trace().probabilities[:, 1]
-    np.testing.assert_allclose(told[:9], [0.1, 0.2, 0.3, np.nan, np.nan, 0.5, np.nan, 0.7, np.nan])
-    assert np.isnan(told[9:]).all()
+    nan = np.nan
+    np.testing.assert_allclose(told[:9], [0.1, 0.1, 0.2, 0.2, 0.3, nan, nan, nan, nan])
+    np.testing.assert_allclose(told[9:16], [nan, 0.5, 0.5, nan, nan, 0.7, nan])
+    assert np.isnan(told[16:]).all()
 
 
 def test_the_step_is_whole_samples() -> None:
