@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bothways.report import plots, write_report
+from bothways.report.page import plain
 
 NASTY = '</script><script>alert("1")</script><img src=x onerror=alert(1)>'
 
@@ -26,6 +27,18 @@ def recording(**changes: Any) -> dict[str, Any]:
         "threshold": 0.5,
         "predicted": [{"start_s": 0.0, "stop_s": 30.0, "label": "rest"}],
         "truth": [{"start_s": 10.0, "stop_s": 70.0, "label": "task"}],
+    } | changes
+
+
+def hypnogram(**changes: Any) -> dict[str, Any]:
+    return {
+        "kind": "hypnogram",
+        "title": "Night",
+        "stages": ["W", "REM", NASTY, "N2"],
+        "series": [
+            {"label": "true", "values": [0, 0, 3, 3, 3, 1, 1, 1]},
+            {"label": "predicted", "values": np.array([0, 3, np.nan, np.nan, 3, 3, 1, 0])},
+        ],
     } | changes
 
 
@@ -84,6 +97,7 @@ def sections() -> list[dict[str, Any]]:
                 }
             ],
         },
+        hypnogram(),
     ]
 
 
@@ -192,6 +206,10 @@ def test_no_spike_is_lost_in_drawing() -> None:
         ({"kind": "confusion", "classes": ["a"], "matrix": [[1, 2]]}, "matrix of 1 × 1"),
         ({"kind": "reliability", "series": [{"bins": []}]}, "at least one bin in each series"),
         (recording(ch_names=["a"]), "one signal per channel"),
+        (hypnogram(series=[]), "at least one series, all of the same length"),
+        (hypnogram(series=[{"label": "a", "values": []}]), "at least one series, all of the same length"),
+        (hypnogram(series=[{"label": "a", "values": [0]}, {"label": "b", "values": [0, 1]}]), "all of the same length"),
+        (hypnogram(series=[{"label": "a", "values": [4]}]), "stages 0 to 3 or None"),
         (recording(ch_names=["a"], signals_uv=[[]]), "at least one sample"),
     ],
 )
@@ -207,6 +225,28 @@ def test_a_flat_or_missing_channel_is_drawn(tmp_path: Path) -> None:
         del section[name]
     write_report({"title": "t", "sections": [section]}, tmp_path / "r.html")
     assert "50" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def test_a_hypnogram_steps_from_stage_to_stage(html: str) -> None:
+    true, predicted = plots.hypnogram(plain(hypnogram()))["rows"]
+    assert true["path"] == "M0.00 12.50H25.00V87.50H62.50V37.50H100.00"
+    assert predicted["path"] == "M0.00 12.50H12.50V87.50H25.00M50.00 87.50H75.00V37.50H87.50V12.50H100.00"
+    assert (true["changes"], predicted["changes"]) == (2, 3)
+    assert true["told"].startswith("W 1 min, REM 1.5 min, ")
+    assert "Night, true: W 1 min, REM 1.5 min, &lt;/script&gt;" in html
+    assert "N2 1.5 min; 2 changes of stage" in html
+    assert "N2 1.5 min, none 1 min; 3 changes of stage" in html
+
+
+def test_the_time_of_a_hypnogram_is_in_minutes_or_hours() -> None:
+    def ticks(n: int, **changes: Any) -> list[tuple[float, str]]:
+        series = [{"label": "a", "values": [0] * n}]
+        made: list[tuple[float, str]] = plots.hypnogram(hypnogram(series=series, **changes))["ticks"]
+        return made
+
+    assert ticks(20)[:3] == [(0, "0 min"), (20, "2 min"), (40, "4 min")]
+    assert ticks(960)[-1] == (100, "8 h")
+    assert ticks(2, window_s=3600)[-1] == (100, "2 h")
 
 
 def test_numbers_as_they_are_written() -> None:

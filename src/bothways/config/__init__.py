@@ -3,7 +3,9 @@
 from bothways.config.settings import (
     ANY_TIME,
     ENCODER_SIZES,
+    EVENT_PRESETS,
     EncoderConfig,
+    EventConfig,
     FinetuneConfig,
     HeadConfig,
     LabelConfig,
@@ -23,7 +25,9 @@ from bothways.config.toml import S, load_config, to_toml, validate, without_effe
 __all__ = [
     "ANY_TIME",
     "ENCODER_SIZES",
+    "EVENT_PRESETS",
     "EncoderConfig",
+    "EventConfig",
     "FinetuneConfig",
     "HeadConfig",
     "LabelConfig",

@@ -271,6 +271,53 @@ class LabelConfig(Settings):
     """Class of all time without a label, e.g. `bckg`; without it such time gives no window."""
 
 
+class EventConfig(Settings):
+    """From probabilities over time to events.
+
+    In this order: decide each moment, close short gaps, drop what is too short, merge what is close, split what is too
+    long. Nothing is done that is not set.
+    """
+
+    decision: Literal["threshold", "argmax"] = "threshold"
+    """`threshold` = each class by itself, so that two may hold at once; `argmax` = the most probable class of each
+    moment."""
+    background: tuple[str, ...] = ()
+    """Classes that are no event, e.g. `bckg`."""
+    enter: Fraction = 0.5
+    """An event begins at the first moment whose probability is at least this."""
+    leave: Fraction | None = None
+    """It ends before the first moment whose probability is below this; none = `enter`, no hysteresis."""
+    thresholds: dict[str, tuple[Fraction, Fraction]] = {}
+    """Class -> its own enter and leave."""
+    min_gap_s: Annotated[float, Field(ge=0)] = 0.0
+    """Shorter gaps inside an event are closed, before its duration is judged."""
+    min_duration_s: Annotated[float, Field(ge=0)] = 0.0
+    """Shorter events are dropped."""
+    merge_s: Annotated[float, Field(ge=0)] = 0.0
+    """Events of a class that are closer than this are one; never over a gap or what no window covers."""
+    max_duration_s: Positive | None = None
+    """Longer events are split into pieces of at most this and the rest."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "EventConfig":
+        pairs = {"enter and leave": (self.enter, self.enter if self.leave is None else self.leave), **self.thresholds}
+        for name, (enter, leave) in pairs.items():
+            if leave > enter:
+                raise ValueError(f"{name}: leave {leave:g} is above enter {enter:g}; lower it")
+        if self.decision == "argmax" and (self.thresholds or self.leave is not None or self.enter != 0.5):
+            raise ValueError('enter, leave and thresholds belong to decision = "threshold"; remove them')
+        if both := set(self.background) & set(self.thresholds):
+            raise ValueError(f"thresholds of {', '.join(sorted(both))}, which background says is no event; remove one")
+        return self
+
+
+EVENT_PRESETS: dict[str, dict[str, float]] = {
+    # Dan et al. 2024, Epilepsia: what is closer than 90 s is one event, what is longer than 5 min is cut. A seizure
+    # lasts 10 s or more (Hirsch et al. 2021, ACNS terminology).
+    "szcore": {"min_duration_s": 10.0, "merge_s": 90.0, "max_duration_s": 300.0},
+}
+
+
 class TrainingConfig(Settings):
     """The training loop: AdamW, warm-up, then a rate that falls to the run's end."""
 

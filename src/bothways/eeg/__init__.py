@@ -3,6 +3,15 @@
 from bothways.eeg.channels import parse_label
 from bothways.eeg.check import check
 from bothways.eeg.dataset import Baselines, WindowSource, fit_spectrum, subject_baselines
+from bothways.eeg.events import PredictedEvent, find_events, spans_s
+from bothways.eeg.export import (
+    EDF_YEARS,
+    write_bids_events,
+    write_edf_annotations,
+    write_events_csv,
+    write_trace_npy,
+    write_trace_parquet,
+)
 from bothways.eeg.labels import (
     EVENTS,
     Span,
@@ -14,6 +23,7 @@ from bothways.eeg.labels import (
     read_labels,
     read_spans,
 )
+from bothways.eeg.moments import Moments, Trace
 from bothways.eeg.objects import from_array, from_braindecode, from_mne
 from bothways.eeg.patches import PatchEmbedding, build_embedding
 from bothways.eeg.preparing import prepare
@@ -26,19 +36,23 @@ from bothways.eeg.store import Store, StoredRecording
 from bothways.eeg.windows import cut_windows
 
 __all__ = [
+    "EDF_YEARS",
     "EVENTS",
     "Baselines",
     "Event",
     "Found",
     "LeftOut",
+    "Moments",
     "Note",
     "PatchEmbedding",
+    "PredictedEvent",
     "Recording",
     "Segment",
     "Span",
     "Spans",
     "Store",
     "StoredRecording",
+    "Trace",
     "WindowSource",
     "Windows",
     "as_paths",
@@ -48,6 +62,7 @@ __all__ = [
     "check",
     "cut_windows",
     "ends_with",
+    "find_events",
     "find_labels",
     "fit_spectrum",
     "from_array",
@@ -63,6 +78,12 @@ __all__ = [
     "read_spans",
     "reconstruction_errors",
     "scan",
+    "spans_s",
     "subject_baselines",
     "true_time_s",
+    "write_bids_events",
+    "write_edf_annotations",
+    "write_events_csv",
+    "write_trace_npy",
+    "write_trace_parquet",
 ]

@@ -13,10 +13,18 @@ from bothways.evaluation.controls import (
     majority,
     ridge_probe,
 )
+from bothways.evaluation.events import (
+    SZCORE,
+    EventRules,
+    score_events,
+    score_samples,
+    score_subjects,
+)
 from bothways.evaluation.levels import mean_by_group, metrics_by_level, within_subjects
 from bothways.evaluation.metrics import classification_metrics
 from bothways.evaluation.multilabel import multilabel_metrics
 from bothways.evaluation.regression import constant_controls, regression_metrics
+from bothways.evaluation.sleep import UNSCORED, stage_metrics
 from bothways.evaluation.splits import (
     Split,
     check_classes,
@@ -33,6 +41,9 @@ __all__ = [
     "LOGISTIC_C",
     "METRICS",
     "RIDGE_LAMBDA",
+    "SZCORE",
+    "UNSCORED",
+    "EventRules",
     "LinearControl",
     "Split",
     "apply_temperature",
@@ -56,7 +67,11 @@ __all__ = [
     "regression_metrics",
     "repeated_splits",
     "ridge_probe",
+    "score_events",
+    "score_samples",
+    "score_subjects",
     "split_subjects",
+    "stage_metrics",
     "summarise",
     "temperature_scaling",
     "within_subjects",

@@ -20,6 +20,7 @@ PREPARE = {
     "bars": plots.bars,
     "confusion": plots.confusion,
     "reliability": plots.reliability,
+    "hypnogram": plots.hypnogram,
     "recording": plots.recording,
     "groups": plots.nothing,
     "montage": survey.montage,
@@ -48,6 +49,8 @@ def write_report(report: dict[str, Any], out: Path) -> None:
             - `bars`: `unit`, `groups` [str], `series` [{`label`, `values`}] with one value per group.
             - `confusion`: `classes` [str], `matrix` (row = truth).
             - `reliability`: `series` [{`label`, `ece`, `bins` [{`confidence`, `accuracy`, `n`}]}].
+            - `hypnogram`: `stages` [str] from top to bottom, `series` [{`label`, `values`}] (a stage, by index, or
+              None for each window), `window_s` (30).
             - `recording`: `ch_names`, `sfreq_hz`, `signals_uv` [C T] (NaN or None = missing), `start_s` (0),
               `classes` [str], `trace` {`label`, `times_s`, `values`} (0 to 1), `threshold` (None), `predicted` and
               `truth` [{`start_s`, `stop_s`, `label`}].

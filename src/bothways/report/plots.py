@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 Number = int | float
@@ -186,6 +186,40 @@ def reliability(section: dict[str, Any]) -> dict[str, Any]:
         "paths": ["".join(f"{'L' if i else 'M'}{x} {y}" for i, (x, y, _) in enumerate(line)) for line in points],
         "text": "; ".join(texts),
         "ticks": [(tick, number(tick / 100)) for tick in (0, 25, 50, 75, 100)],
+    }
+
+
+def hypnogram(section: dict[str, Any]) -> dict[str, Any]:
+    """Places stages over time as steps in a 100 × 100 box for each series, the first stage on top; None breaks it."""
+    stages, series, window_s = section["stages"], section["series"], section.setdefault("window_s", 30)
+    n = len(series[0]["values"]) if series else 0
+    if not n or any(len(line["values"]) != n for line in series):
+        raise ValueError("expected at least one series, all of the same length")
+    if any(v is not None and v not in range(len(stages)) for line in series for v in line["values"]):
+        raise ValueError(f"expected stages 0 to {len(stages) - 1} or None")
+    heights = [100 * (index + 0.5) / len(stages) for index in range(len(stages))]
+    rows = []
+    for line in series:
+        path, before, at, changes = [], None, 0, 0
+        for value, run in groupby(line["values"]):
+            start, at = at, at + len(list(run))
+            if value is not None:
+                y = f"{heights[int(value)]:.2f}"  # of an array with NaN the others are fractions
+                path.append(f"{f'M{100 * start / n:.2f} {y}' if before is None else f'V{y}'}H{100 * at / n:.2f}")
+                changes += before is not None
+            before = value
+        minutes = [line["values"].count(index) * window_s / 60 for index in range(len(stages))]
+        told = [f"{stage} {number(m)} min" for stage, m in zip(stages, minutes)]
+        missing = line["values"].count(None) * window_s / 60
+        told += [f"none {number(missing)} min"] if missing else []
+        rows.append({"label": line["label"], "path": "".join(path), "told": ", ".join(told), "changes": changes})
+    duration_s = n * window_s
+    unit, unit_s = ("h", 3600) if duration_s >= 2 * 3600 else ("min", 60)
+    ticks = [tick for tick in _ticks(0, duration_s / unit_s, 8) if tick <= duration_s / unit_s]
+    return {
+        "rows": rows,
+        "stages": list(zip(heights, stages)),
+        "ticks": [(100 * tick * unit_s / duration_s, f"{number(tick)} {unit}") for tick in ticks],
     }
 
 
