@@ -1,0 +1,214 @@
+"""What is in two parts of a split at once: equal contents, copies and cuts, names of one person, overlapping times."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int64
+
+from bothways.errors import UserError
+from bothways.evaluation.people import alike, some
+from bothways.evaluation.splits import PARTS, Split
+
+LEAST_LANDMARKS = 4
+"""Landmarks at one distance in time that two recordings share, to be one signal; each has more than 40 bits."""
+_MOST_PLACES = 64
+"""Places beyond which a landmark is a pattern of many recordings (a device's test signal) and tells of none."""
+_MOST_PEOPLE = 2
+"""People beyond which an equal start is a date that was put in for the true one."""
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Two recordings that hold one signal: `other` from `other_start_s` on is `one` from `start_s` to `stop_s`."""
+
+    one: int
+    other: int
+    start_s: float
+    stop_s: float
+    other_start_s: float
+
+
+def check_leak(split: Split, recordings: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Checks that no recording and no person is in two parts under two names.
+
+    Args:
+        split: the parts.
+        recordings: of each `file`, `subject` and `sha256` (of its content). Optional: `landmarks` (marks and their
+            samples, see `repeats`) with `sfreq_hz`; `start` (ISO date and time) with `seconds` and `device` (anything
+            that is equal for recordings of one device); `guessed`: whether the subject is a guess from its name.
+
+    Returns:
+        What looks like a leak and may be none: names that differ in a number's zeros or a session's, recordings that
+        overlap in time.
+
+    Raises:
+        UserError: equal content, or a copy or cut of it, in two parts; or names in two parts that differ in case,
+            separators or `sub-` alone. The files are named.
+    """
+    part_of = {subject: part for part in PARTS for subject in getattr(split, part)}
+    used = [entry for entry in recordings if entry["subject"] in part_of]
+    shown = [f"{entry['file']} ({part_of[entry['subject']]})" for entry in used]
+    copies: dict[str, list[int]] = defaultdict(list)
+    for index, entry in enumerate(used):
+        copies[entry["sha256"]].append(index)
+    leaks = [
+        " = ".join(shown[i] for i in same)
+        for same in copies.values()
+        if len({part_of[used[i]["subject"]] for i in same}) > 1
+    ]
+    if leaks:
+        raise UserError(f"split: the same recording is in two parts: {some(leaks, 4)}; remove the copies")
+    parts = np.array([PARTS.index(part_of[entry["subject"]]) for entry in used], np.int64)
+    leaks = [
+        f"{shown[r.other]} from {r.other_start_s:.0f} s is {shown[r.one]} at {r.start_s:.0f}-{r.stop_s:.0f} s"
+        for r in repeats(used, parts)
+    ]
+    if leaks:
+        raise UserError(
+            f"split: the same signal is in two parts: {some(leaks, 4)}; remove the copies, or name both subjects as "
+            "one person with --aliases"
+        )
+    return [*_alike_notes(split, used, part_of), *_time_notes(used, shown, part_of)]
+
+
+def repeats(recordings: Sequence[Mapping[str, Any]], parts: Int64[np.ndarray, " n"]) -> list[Repeat]:
+    """Finds recordings of different parts that hold the same signal: copies in any format or scale, and cuts.
+
+    A landmark describes a moment of a signal such that two recordings have it in common only if they have that moment
+    in common; at least `LEAST_LANDMARKS` must lie at the same distance in time.
+
+    Args:
+        recordings: of each `landmarks` (marks and samples, two int64 arrays) and `sfreq_hz`; without, none is found.
+        parts: of each recording.
+    """
+    given = [(i, *entry["landmarks"]) for i, entry in enumerate(recordings) if "landmarks" in entry]
+    if not given:
+        return []
+    marks = np.concatenate([m for _, m, _ in given])
+    at = np.concatenate([a for _, _, a in given])
+    whose = np.repeat([i for i, _, _ in given], [len(m) for _, m, _ in given])
+    order = np.lexsort((at, whose, marks))
+    marks, at, whose = marks[order], at[order], whose[order]
+    _, first, counts = np.unique(marks, return_index=True, return_counts=True)
+    size = np.repeat(counts, counts)
+    rare = size <= _MOST_PLACES
+    marks, at, whose = marks[rare], at[rare], whose[rare]
+    found = []
+    for step in range(1, _MOST_PLACES):
+        pairs = np.flatnonzero(marks[step:] == marks[:-step]) if step < len(marks) else np.zeros(0, np.int64)
+        if len(pairs) == 0:
+            break
+        pairs = pairs[parts[whose[pairs]] != parts[whose[pairs + step]]]
+        one, other = whose[pairs], whose[pairs + step]
+        found.append(np.stack([one, other, at[pairs + step] - at[pairs], at[pairs]], axis=1))
+    if not found:
+        return []
+    same = np.unique(np.concatenate(found), axis=0)  # one of several equal channels
+    lines, first, counts = np.unique(same[:, :3], axis=0, return_index=True, return_counts=True)
+    best: dict[tuple[int, int], tuple[int, Repeat]] = {}
+    for (one, other, shift), begin, n in zip(lines.tolist(), first.tolist(), counts.tolist()):
+        if n < max(LEAST_LANDMARKS, best.get((one, other), (0,))[0] + 1):
+            continue
+        sfreq_hz = recordings[one]["sfreq_hz"]
+        start, stop = (int(same[i, 3]) for i in (begin, begin + n - 1))
+        repeat = Repeat(one, other, start / sfreq_hz, stop / sfreq_hz, (start + shift) / sfreq_hz)
+        best[one, other] = n, repeat
+    return [repeat for _, repeat in best.values()]
+
+
+def check_content(split: Split, content: Mapping[str, str], files: Mapping[str, Sequence[str]]) -> list[str]:
+    """Compares whom a split was made of with whom the data has.
+
+    Args:
+        split: made by hand, it does not say, and nothing is compared.
+        content: subject -> hash of the recordings, as `content_of_people` gives it.
+        files: subject -> names of the recordings, for the message.
+
+    Returns:
+        A note that names those whose recordings have changed, been added or gone.
+
+    Raises:
+        UserError: none of the people has the recordings that he had: the split is of another store.
+    """
+    named = [subject for part in PARTS for subject in getattr(split, part)]
+    known = [subject for subject in named if subject in split.content and subject in content]
+    other = [subject for subject in known if split.content[subject] != content[subject]]
+    if not other:
+        return []
+    shown = some([f"{subject} ({some(files[subject], 2)})" for subject in other], 4)
+    if len(other) == len(known):
+        raise UserError(
+            f"split: it was made of another store: nobody of the same name has the same recordings: {shown}; make the "
+            "split again from this store"
+        )
+    return [f"the split was made of other recordings of {len(other)} people: {shown}; make it again if that is wrong"]
+
+
+def _alike_notes(split: Split, used: Sequence[Mapping[str, Any]], part_of: Mapping[str, str]) -> list[str]:
+    file_of = {entry["subject"]: entry["file"] for entry in reversed(used)}
+    guessed = {entry["subject"] for entry in used if entry.get("guessed")}
+    pairs = [(a, b, sure) for a, b, sure in alike(part_of, split.aliases, guessed) if part_of[a] != part_of[b]]
+
+    def shown(wanted: bool) -> list[str]:
+        return [
+            " and ".join(f"{name} ({part_of[name]}{', ' * (name in file_of)}{file_of.get(name, '')})" for name in (a, b))
+            for a, b, sure in pairs
+            if sure == wanted
+        ]
+
+    if sure := shown(True):
+        raise UserError(
+            f"split: names of one person, by all appearance, in two parts: {some(sure, 4)}; give --aliases FILE with a "
+            "row that names both, or a row for each if they are two people"
+        )
+    if likely := shown(False):
+        return [
+            f"{len(likely)} pairs of names in different parts look like one person's: {some(likely, 2)}; if so, name "
+            "them in a row of --aliases FILE, if not, each in a row of its own"
+        ]
+    return []
+
+
+def _time_notes(used: Sequence[Mapping[str, Any]], shown: Sequence[str], part_of: Mapping[str, str]) -> list[str]:
+    """What was recorded at the same time, by a device alike, is in two parts; dates put in for others are left out."""
+    starts = Counter({at: len(whose) for at, whose in _people_at(used).items()})
+    spans: dict[Any, list[tuple[datetime, datetime, int]]] = defaultdict(list)
+    for index, entry in enumerate(used):
+        at = entry.get("start")
+        if at is None or starts[at] > _MOST_PEOPLE:
+            continue
+        start = datetime.fromisoformat(at).replace(tzinfo=None)
+        if start.time() == datetime.min.time():  # a date without a time
+            continue
+        spans[entry.get("device")].append((start, start + timedelta(seconds=entry["seconds"]), index))
+    found = []
+    for of_device in spans.values():
+        running: list[tuple[datetime, datetime, int]] = []
+        for span in sorted(of_device):
+            running = [one for one in running if one[1] > span[0]]
+            found += [
+                f"{shown[one[2]]} and {shown[span[2]]} at {span[0].isoformat(' ')}"
+                for one in running
+                if part_of[used[one[2]]["subject"]] != part_of[used[span[2]]["subject"]]
+            ]
+            running.append(span)
+    if not found:
+        return []
+    return [
+        f"{len(found)} pairs of recordings in different parts overlap in time by their dates: {some(found, 2)}; if they "
+        "are of one person, name the subjects in a row of --aliases FILE"
+    ]
+
+
+def _people_at(used: Sequence[Mapping[str, Any]]) -> dict[str, set[str]]:
+    people: dict[str, set[str]] = defaultdict(set)
+    for entry in used:
+        if entry.get("start"):
+            people[entry["start"]].add(entry["subject"])
+    return people
