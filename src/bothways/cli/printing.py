@@ -96,6 +96,25 @@ def print_training(result: dict[str, Any]) -> None:
     )
 
 
+def print_validation(result: dict[str, Any]) -> None:
+    """Prints what a fine-tuning came to on its validation people, and whether they were seen before."""
+    if result["validation"] is not None:
+        measured = result["validation"]
+        out.print(
+            f"validation: balanced accuracy {number(measured['balanced_accuracy'])}, accuracy "
+            f"{number(measured['accuracy'])} of {measured['n_subjects']} people"
+        )
+    if result.get("pretraining_overlap") is not None:
+        print_overlap(result["pretraining_overlap"], "validation")
+
+
+def print_overlap(overlap: dict[str, Any], part: str) -> None:
+    """Prints how the people of a part are touched by what the weights were trained on before."""
+    files = overlap["recordings"]
+    which = f" ({len(files)} recordings, such as {files[0]})" if files else ""
+    out.print(f"overlap of the {part} people with pretraining: {overlap['kind']}{which}")
+
+
 def print_json(value: dict[str, Any]) -> None:
     """Prints a result as JSON."""
     print(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))

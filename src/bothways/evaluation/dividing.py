@@ -177,8 +177,8 @@ def k_fold(
     if people.stratify is not None:
         order.sort(key=people.stratify.__getitem__)  # a class after the other; within it the order stays
     n_validation = people.n_validation(validation_fraction)
-    alone = n_folds == len(people.persons)
-    made = {"method": "leave one out" if alone else "folds", "folds": n_folds, "validation_fraction": validation_fraction}
+    method = "leave one out" if n_folds == len(people.persons) else "folds"
+    made = {"method": method, "folds": n_folds, "validation_fraction": validation_fraction}
     splits = []
     for index in range(n_folds):
         chosen = order[index::n_folds]
@@ -189,15 +189,28 @@ def k_fold(
 
 
 def leave_one_out(
-    subjects: Iterable[str], *, seed: int, validation_fraction: float = 0.2, aliases: Aliases = ()
+    subjects: Iterable[str],
+    *,
+    seed: int,
+    validation_fraction: float = 0.2,
+    stratify: Mapping[str, str] | None = None,
+    aliases: Aliases = (),
 ) -> list[Split]:
     """Returns a split for each person, who alone is tested there, in the order of their names. See `k_fold`.
 
     Raises:
         UserError: too few people, or an unknown alias.
     """
+    subjects = list(subjects)
     n_people = len(set(person_of(subjects, aliases).values()))
-    splits = k_fold(subjects, n_people, seed=seed, validation_fraction=validation_fraction, aliases=aliases)
+    splits = k_fold(
+        subjects,
+        n_people,
+        seed=seed,
+        validation_fraction=validation_fraction,
+        stratify=stratify,
+        aliases=aliases,
+    )
     splits.sort(key=lambda split: split.test)
     return [replace(split, note=f"fold {i + 1} of {n_people}") for i, split in enumerate(splits)]
 

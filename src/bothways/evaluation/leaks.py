@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -71,8 +71,8 @@ def check_leak(split: Split, recordings: Iterable[Mapping[str, Any]]) -> list[st
     ]
     if leaks:
         raise UserError(
-            f"split: the same signal is in two parts: {some(leaks, 4)}; remove the copies, or name both subjects as "
-            "one person with --aliases"
+            f"split: the same signal is in two parts: {some(leaks, 4)}; remove the copies, or split "
+            "with --aliases FILE, a row of it naming both subjects as one person"
         )
     return [*_alike_notes(split, used, part_of), *_time_notes(used, shown, part_of)]
 
@@ -155,33 +155,32 @@ def _alike_notes(split: Split, used: Sequence[Mapping[str, Any]], part_of: Mappi
     guessed = {entry["subject"] for entry in used if entry.get("guessed")}
     pairs = [(a, b, sure) for a, b, sure in alike(part_of, split.aliases, guessed) if part_of[a] != part_of[b]]
 
-    def shown(wanted: bool) -> list[str]:
-        return [
-            " and ".join(f"{name} ({part_of[name]}{', ' * (name in file_of)}{file_of.get(name, '')})" for name in (a, b))
-            for a, b, sure in pairs
-            if sure == wanted
-        ]
+    def shown(name: str) -> str:
+        return f"{name} ({', '.join(filter(None, [part_of[name], file_of.get(name)]))})"
 
-    if sure := shown(True):
+    sure, likely = ([f"{shown(a)} and {shown(b)}" for a, b, is_sure in pairs if is_sure == of] for of in (True, False))
+    if sure:
         raise UserError(
-            f"split: names of one person, by all appearance, in two parts: {some(sure, 4)}; give --aliases FILE with a "
-            "row that names both, or a row for each if they are two people"
+            f"split: names of one person, by all appearance, in two parts: {some(sure, 4)}; split with --aliases "
+            "FILE, one row of it naming both, or each in a row of its own if they are two people"
         )
-    if likely := shown(False):
+    if likely:
         return [
-            f"{len(likely)} pairs of names in different parts look like one person's: {some(likely, 2)}; if so, name "
-            "them in a row of --aliases FILE, if not, each in a row of its own"
+            f"{len(likely)} pairs of names in different parts look like one person's: {some(likely, 2)}; if so, "
+            "split with --aliases FILE, one row of it naming both; if not, each in a row of its own"
         ]
     return []
 
 
 def _time_notes(used: Sequence[Mapping[str, Any]], shown: Sequence[str], part_of: Mapping[str, str]) -> list[str]:
     """What was recorded at the same time, by a device alike, is in two parts; dates put in for others are left out."""
-    starts = Counter({at: len(whose) for at, whose in _people_at(used).items()})
+    people_at: dict[str | None, set[str]] = defaultdict(set)
+    for entry in used:
+        people_at[entry.get("start")].add(entry["subject"])
     spans: dict[Any, list[tuple[datetime, datetime, int]]] = defaultdict(list)
     for index, entry in enumerate(used):
         at = entry.get("start")
-        if at is None or starts[at] > _MOST_PEOPLE:
+        if at is None or len(people_at[at]) > _MOST_PEOPLE:
             continue
         start = datetime.fromisoformat(at).replace(tzinfo=None)
         if start.time() == datetime.min.time():  # a date without a time
@@ -201,14 +200,6 @@ def _time_notes(used: Sequence[Mapping[str, Any]], shown: Sequence[str], part_of
     if not found:
         return []
     return [
-        f"{len(found)} pairs of recordings in different parts overlap in time by their dates: {some(found, 2)}; if they "
-        "are of one person, name the subjects in a row of --aliases FILE"
+        f"{len(found)} pairs of recordings in different parts overlap in time by their dates: {some(found, 2)}; if "
+        "they are of one person, split with --aliases FILE, one row of it naming both subjects"
     ]
-
-
-def _people_at(used: Sequence[Mapping[str, Any]]) -> dict[str, set[str]]:
-    people: dict[str, set[str]] = defaultdict(set)
-    for entry in used:
-        if entry.get("start"):
-            people[entry["start"]].add(entry["subject"])
-    return people

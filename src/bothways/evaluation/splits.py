@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,8 @@ class Split:
     def identity(self) -> dict[str, Any]:
         """Returns what a training on it depends on: not how it was made."""
         values = asdict(self)
-        return {name: value for name, value in values.items() if name not in ("made", "content") and (value or name != "aliases")}
+        left_out = {"made", "content", *([] if self.aliases else ["aliases"])}
+        return {name: value for name, value in values.items() if name not in left_out}
 
     def rows(self, subjects: Names) -> dict[str, Int[np.ndarray, "part"]]:
         """Returns, for each part, the indices of its entries in `subjects` (one entry per window), ascending.
@@ -150,7 +151,7 @@ class Split:
             raise UserError(f"split: expected a whole number as seed and text as note, got {seed!r} and {note!r}")
         made, content = values.get("made", {}), values.get("content", {})
         if not isinstance(made, dict) or not isinstance(content, dict):
-            raise UserError("split: made, content: expected names with values in braces; take them out, or make it again")
+            raise UserError("split: made, content: expected names with values in braces; take them out")
         return cls(
             **{part: tuple(subjects) for part, subjects in parts.items()},
             seed=seed,
