@@ -151,9 +151,8 @@ def prepare(
 
 
 @eeg.command(
-    epilog="Examples: bothways eeg split --data store --out split.json; "
-    "bothways eeg split --data store --out splits --folds 5 --stratify labels.csv; "
-    "bothways eeg split --data store --out split.json --test 03,04 --validation 02 --aliases same.csv"
+    epilog="Example: bothways eeg split --data store --out split.json; instead --out splits --folds 5 --stratify "
+    "labels.csv, or --out split.json --test 03,04 --validation 02 --aliases same.csv"
 )
 def split(
     data: Data,
@@ -207,7 +206,10 @@ def split(
         for part in ("train", "validation", "test"):
             counts = ", ".join(f"{n} {name}" for name, n in one.get("classes", {}).get(part, {}).items())
             classes = f" ({counts})" if counts else ""
-            out.print(f"{part}: {len(one[part])} people{classes}: {', '.join(one[part])}")
+            n = one["people"][part]
+            out.print(f"{part}: {n} {'person' if n == 1 else 'people'}{classes}: {', '.join(one[part])}")
+    if result.get("stratified"):
+        out.print("stratified: in every part each class is within one person of its share")
     for note in result["notes"]:
         out.print(f"warning: {note}")
 

@@ -287,11 +287,11 @@ def classes_of_persons(subjects: Iterable[str], stratify: Mapping[str, str], ali
 
 
 def class_counts(split: Split, stratify: Mapping[str, str]) -> tuple[dict[str, dict[str, int]], list[str]]:
-    """Counts the people of each class in each part, and says how well the parts' shares agree.
+    """Counts the people of each class in each part, and says where the parts could not be alike.
 
     Returns:
-        part -> class -> people, and a line: whether each class is within one person of its share in every part, else
-        which are not, and which a part lacks.
+        part -> class -> people; and what is to be said: that there is one class only, which classes are not within one
+        person of their share of a part, and which a part lacks. Empty = as well as it can be met.
     """
     named = [name for part in PARTS for name in getattr(split, part)]
     classes = classes_of_persons(named, stratify, split.aliases)
@@ -311,13 +311,11 @@ def class_counts(split: Split, stratify: Mapping[str, str]) -> tuple[dict[str, d
             if n and not counts[part][name]:
                 lacking.append(f"{part} has nobody of {name} ({total[name]} in all)")
     if len(total) == 1:
-        notes.append(f"stratified: everybody is of one class, {next(iter(total))}, so it changes nothing")
-    elif off:
-        notes.append(f"stratified, but not within one person everywhere: {some(off, 4)}")
-    else:
-        notes.append(f"stratified: each of {len(total)} classes is within one person of its share in every part")
+        notes.append(f"everybody is of one class, {next(iter(total))}: to stratify by it changes nothing")
+    if off:
+        notes.append(f"classes are not within one person of their share everywhere: {some(off, 4)}")
     if lacking:
-        notes.append(f"stratified: {some(lacking, 4)}")
+        notes.append(f"classes that a part lacks: {some(lacking, 4)}")
     return {part: {name: counts[part][name] for name in sorted(total)} for part in PARTS}, notes
 
 

@@ -111,8 +111,8 @@ def check_names(named: Mapping[str, str], known: Iterable[str]) -> None:
     for name, where in named.items():
         if name in here:
             continue
-        bare = {_plain(other): other for other in here}
-        near = [bare[_plain(name)]] if _plain(name) in bare else difflib.get_close_matches(name, here, n=1, cutoff=0.6)
+        same = [other for other in here if _without_zeros(other) == _without_zeros(name)]
+        near = same[:1] or difflib.get_close_matches(name, here, n=1, cutoff=0.6)
         missing.append(f"{name} ({where})" + (f", did you mean {near[0]}?" if near else ""))
     if missing:
         raise UserError(
@@ -135,7 +135,7 @@ def alike(names: Iterable[str], aliases: Aliases = (), guessed: Iterable[str] = 
     loose = set(guessed)
     keys: list[tuple[bool, Any]] = [
         (True, _plain),
-        (False, lambda name: re.sub(r"0+(?=\d)", "", _plain(name))),
+        (False, _without_zeros),
         (False, lambda name: _plain(_SESSION.sub("", name))),
         (False, lambda name: _plain(_LAST_WORD.sub("", name) if name in loose else name)),
     ]
@@ -154,6 +154,10 @@ def alike(names: Iterable[str], aliases: Aliases = (), guessed: Iterable[str] = 
 def _plain(name: str) -> str:
     plain = re.sub(r"[\s_.-]+", "-", unicodedata.normalize("NFKC", name).casefold()).strip("-")
     return plain.removeprefix("sub-")
+
+
+def _without_zeros(name: str) -> str:
+    return re.sub(r"(?<!\d)0+(?=\d)", "", _plain(name))
 
 
 def some(names: Sequence[str], most: int = 8) -> str:

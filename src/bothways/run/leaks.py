@@ -15,13 +15,16 @@ _FOUND: WeakKeyDictionary[eeg.Store, dict[int, tuple[np.ndarray, np.ndarray]]] =
 """Landmarks that were found already: one command asks several times."""
 
 
-def check_split(split: Split, store: eeg.Store, trained_on: Iterable[Mapping[str, str]] = ()) -> list[str]:
+def check_split(
+    split: Split, store: eeg.Store, trained_on: Iterable[Mapping[str, str]] = (), *, signals: bool = True
+) -> list[str]:
     """Checks that nothing of a store lies in two parts of a split; what may be a leak is returned as notes.
 
     Args:
         split: the parts.
         store: the recordings.
         trained_on: what a run says of the recordings that it was trained on, which may lie in another store.
+        signals: look for copies and cuts; without, where `has_copies` said that there is none.
 
     Raises:
         UserError: the split is of another store; an equal, copied or cut recording, or one person by the names, is in
@@ -32,10 +35,16 @@ def check_split(split: Split, store: eeg.Store, trained_on: Iterable[Mapping[str
         files.setdefault(recording.subject, []).append(recording.file)
     notes = check_content(split, content_of_people(store), files)
     named = {name for part in PARTS for name in getattr(split, part)}
-    here = [traits(store, i) for i, recording in enumerate(store.recordings) if recording.subject in named]
+    here = [traits(store, i, signals) for i, recording in enumerate(store.recordings) if recording.subject in named]
     known = {(entry["file"], entry["sha256"]) for entry in here}
     elsewhere = [entry for entry in trained_on if (entry["file"], entry["sha256"]) not in known]
     return notes + check_leak(split, [*here, *elsewhere])
+
+
+def has_copies(store: eeg.Store) -> bool:
+    """Whether recordings of different subjects hold one signal: of many splits of a store, what to ask but once."""
+    _, people = np.unique([recording.subject for recording in store.recordings], return_inverse=True)
+    return bool(repeats([traits(store, i) for i in range(len(store.recordings))], people))
 
 
 def content_of_people(store: eeg.Store) -> dict[str, str]:
@@ -46,18 +55,17 @@ def content_of_people(store: eeg.Store) -> dict[str, str]:
     return {name: sha256("".join(sorted(of)).encode()).hexdigest()[:16] for name, of in sorted(digests.items())}
 
 
-def traits(store: eeg.Store, index: int) -> dict[str, Any]:
+def traits(store: eeg.Store, index: int, signals: bool = True) -> dict[str, Any]:
     """Returns what tells a recording from others, as `evaluation.check_leak` takes it."""
     recording = store.recordings[index]
     last = recording.segments[-1]
     found = _FOUND.setdefault(store, {})
-    if index not in found:
+    if signals and index not in found:
         found[index] = eeg.landmarks(store, index)
-    return {
+    return ({"landmarks": found[index]} if signals else {}) | {
         "file": recording.file,
         "subject": recording.subject,
         "sha256": recording.sha256,
-        "landmarks": found[index],
         "sfreq_hz": store.signal.sfreq_hz,
         "start": recording.meas_date,
         "seconds": last.onset_s + (last.stop - last.start) / store.signal.sfreq_hz,

@@ -14,6 +14,7 @@ from bothways.evaluation import (
     class_counts,
     fixed_split,
     k_fold,
+    person_of,
     read_aliases,
     read_names,
     repeated_splits,
@@ -21,7 +22,7 @@ from bothways.evaluation import (
 )
 from bothways.files import check_output, new_folder, write_json
 from bothways.run.common import guessed_subjects
-from bothways.run.leaks import check_split, content_of_people
+from bothways.run.leaks import check_split, content_of_people, has_copies
 
 INDEX = "splits.json"
 """In a folder of splits: their names, in order, and how they were made."""
@@ -70,8 +71,10 @@ def split(
         overwrite: replace `out`.
 
     Returns:
-        `split` (the file or folder), `splits` (of each its `file`, `note`, `train`, `validation`, `test` and, where
-        stratified, `classes`: people per part and class), `notes`, and of one split its parts at the top, too.
+        `split` (the file or folder), `splits` (of each its `file`, `note`, `train`, `validation`, `test` (names),
+        `people` (how many persons that are, per part) and, where stratified, `classes`: people per part and class),
+        `notes`; of one split its parts at the top, too; where stratified, `stratified`: whether each class is within
+        one person of its share in every part, and in none missing (if not, `notes` say where).
 
     Raises:
         UserError: options that do not go together, too few people, unknown names, a recording or person in two parts
@@ -110,22 +113,27 @@ def split(
     else:
         made = [split_subjects(people, **kwargs, train_fraction=fraction, stratify=classes)]
     told: list[dict[str, Any]] = []
+    unmet: list[str] = []
     width = len(str(len(made)))
     content = content_of_people(store)
+    signals = len(made) == 1 or has_copies(store)
     for number, one in enumerate(made, 1):
         how = one.made | ({} if stratify is None else {"stratify": Path(stratify).name, "stratify_by": stratify_by})
         made[number - 1] = one = replace(one, made=how, content=content)
-        notes += [note for note in check_split(one, store) if note not in notes]
+        notes += [note for note in check_split(one, store, signals=signals) if note not in notes]
         parts = {part: list(getattr(one, part)) for part in PARTS}
         file = f"split-{number:0{width}d}.json" if several else out.name
-        told.append({"file": file, "note": one.note, **parts})
+        persons = person_of([name for names in parts.values() for name in names], one.aliases)
+        n_people = {part: len({persons[name] for name in names}) for part, names in parts.items()}
+        told.append({"file": file, "note": one.note, **parts, "people": n_people})
         if classes is not None:
             counts, said = class_counts(one, classes)
             told[-1]["classes"] = counts
-            notes += [f"{file}: {note}" if several else note for note in said]
+            unmet += [f"{file}: {note}" if several else note for note in said]
     _save(out, made, told, several, overwrite)
     alone = {} if several else {part: told[0][part] for part in PARTS}
-    return {"split": str(out), **alone, "splits": told, "notes": notes}
+    told_of = {"split": str(out), **alone, "splits": told, "notes": notes + unmet}
+    return told_of if classes is None else told_of | {"stratified": not unmet}
 
 
 def _save(out: Path, made: Sequence[Split], told: Sequence[dict[str, Any]], several: bool, overwrite: bool) -> None:
