@@ -66,20 +66,18 @@ def test_other_signals_and_what_repeats_itself_share_nothing(signal, tmp_path) -
     assert found(tmp_path, signal, alpha_uv("open", 1, seconds=60)) == []
     t = np.arange(12000) / 200
     tone = np.tile(50 * np.sin(2 * np.pi * 10.3 * t) + 5 * np.sin(2 * np.pi * 50 * t), (4, 1))
-    square = np.tile(50 * np.sign(np.sin(2 * np.pi * t)), (4, 1))
+    triangle = np.tile(100 * np.abs(7.3 * t % 2 - 1), (4, 1))
     assert found(tmp_path, tone, tone[:, 1000:]) == []
-    assert found(tmp_path, square, square[:, 200:]) == []
+    assert found(tmp_path, triangle, triangle[:, 200:]) == []
 
 
-def test_short_and_dead_signals_have_none(tmp_path) -> None:
-    recording = from_array(np.zeros((1, 400)), ["Cz"], 200.0, unit="uV", name="a", subject="a")
+def test_a_short_signal_has_few(tmp_path) -> None:
     noise = from_array(alpha_uv("open", 0, 2, seconds=2), ["Cz", "O1"], 200.0, unit="uV", name="b", subject="b")
     store = prepare([noise], tmp_path / "store")
     marks, at = landmarks(store, 0)
     assert marks.shape == at.shape
     assert marks.dtype == at.dtype == np.int64
     assert len(marks) < 10
-    assert recording.sfreq_hz == 200
 
 
 def test_real_people_share_no_landmark(example_data, tmp_path) -> None:

@@ -104,7 +104,7 @@ def test_each_person_is_tested_in_one_fold() -> None:
     for n in (1, 25):
         with pytest.raises(UserError, match=f"2 to 24 folds, one a person at the most, got {n}"):
             k_fold(PEOPLE, n, seed=0)
-    with pytest.raises(UserError, match="none of 2 .* is left to train"):
+    with pytest.raises(UserError, match=r"none of 2 .* is left to train"):
         k_fold(["a", "b"], 2, seed=0)
     assert k_fold(["a", "b"], 2, seed=0, validation_fraction=0.0)[0].validation == ()
 

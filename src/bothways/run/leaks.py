@@ -38,7 +38,7 @@ def check_split(
     here = [traits(store, i, signals) for i, recording in enumerate(store.recordings) if recording.subject in named]
     known = {(entry["file"], entry["sha256"]) for entry in here}
     elsewhere = [entry for entry in trained_on if (entry["file"], entry["sha256"]) not in known]
-    return notes + check_leak(split, [*here, *elsewhere])
+    return notes + check_leak(split, [*elsewhere, *here])
 
 
 def has_copies(store: eeg.Store) -> bool:
