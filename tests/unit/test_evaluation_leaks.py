@@ -104,3 +104,6 @@ def test_a_split_of_another_store_is_refused_and_of_a_changed_one_said() -> None
     assert note.startswith("the split was made of other recordings of 1 people: c (c.edf)")
     with pytest.raises(UserError, match=r"made of another store: .* a \(a.edf\), c \(c.edf\), b \(b.edf\); make"):
         check_content(split, {"a": "7", "b": "8", "c": "9"}, files)
+    (note,) = check_content(split, {"a": "7", "b": "8", "c": "9"}, files, refuse=False)
+    assert note.startswith("the split was made of other recordings of 3 people: a (a.edf), c (c.edf), b (b.edf)")
+    assert len(check_content(split, {"a": "7"}, files)) == 1  # of one alone it cannot be told

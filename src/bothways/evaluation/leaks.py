@@ -122,19 +122,22 @@ def repeats(recordings: Sequence[Mapping[str, Any]], parts: Int64[np.ndarray, " 
     return [repeat for _, repeat in best.values()]
 
 
-def check_content(split: Split, content: Mapping[str, str], files: Mapping[str, Sequence[str]]) -> list[str]:
+def check_content(
+    split: Split, content: Mapping[str, str], files: Mapping[str, Sequence[str]], *, refuse: bool = True
+) -> list[str]:
     """Compares whom a split was made of with whom the data has.
 
     Args:
         split: made by hand, it does not say, and nothing is compared.
         content: subject -> hash of the recordings, as `content_of_people` gives it.
         files: subject -> names of the recordings, for the message.
+        refuse: whether a split of another store is an error; it is a note where the split cannot be made again.
 
     Returns:
         A note that names those whose recordings have changed, been added or gone.
 
     Raises:
-        UserError: none of the people has the recordings that he had: the split is of another store.
+        UserError: none of several people has the recordings that he had: the split is of another store.
     """
     named = [subject for part in PARTS for subject in getattr(split, part)]
     known = [subject for subject in named if subject in split.content and subject in content]
@@ -142,7 +145,7 @@ def check_content(split: Split, content: Mapping[str, str], files: Mapping[str, 
     if not other:
         return []
     shown = some([f"{subject} ({some(files[subject], 2)})" for subject in other], 4)
-    if len(other) == len(known):
+    if refuse and len(other) == len(known) > 1:
         raise UserError(
             f"split: it was made of another store: nobody of the same name has the same recordings: {shown}; make the "
             "split again from this store"

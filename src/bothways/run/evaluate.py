@@ -78,7 +78,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
     sources = Sources(store, model.config.patches)
     tested, training = usable(sources, tested), usable(sources, training)
     tested_source, training_source = sources.of(tested), sources.of(training)
-    notes = check_split(split, store, manifest["data"]["recordings"])
+    notes = check_split(split, store, manifest["data"].get("recordings", []))
     notes += guessed_subjects(store, {*split.train, *getattr(split, part)})
     gone = sorted(set(getattr(split, part)) - set(tested.subject.tolist()))
     if gone:

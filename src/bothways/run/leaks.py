@@ -12,18 +12,21 @@ from bothways.evaluation import PARTS, Split, check_content, check_leak, person_
 from bothways.run.common import SCRATCH
 
 _FOUND: WeakKeyDictionary[eeg.Store, dict[int, tuple[np.ndarray, np.ndarray]]] = WeakKeyDictionary()
-"""Landmarks that were found already: one command asks several times."""
+"""Landmarks that were found already, for one command asks several times."""
+_MOST_KEPT = 2**22
+"""Of so many in a store no more are kept: 64 MB, which a training would hold all along."""
 
 
 def check_split(
-    split: Split, store: eeg.Store, trained_on: Iterable[Mapping[str, str]] = (), *, signals: bool = True
+    split: Split, store: eeg.Store, trained_on: Iterable[Mapping[str, str]] | None = None, *, signals: bool = True
 ) -> list[str]:
     """Checks that nothing of a store lies in two parts of a split; what may be a leak is returned as notes.
 
     Args:
         split: the parts.
         store: the recordings.
-        trained_on: what a run says of the recordings that it was trained on, which may lie in another store.
+        trained_on: what a finished run says of the recordings that it was trained on, which may lie in another store;
+            its split stands, so that of another store is no error then, but a note.
         signals: look for copies and cuts; without, where `has_copies` said that there is none.
 
     Raises:
@@ -33,11 +36,11 @@ def check_split(
     files: dict[str, list[str]] = {}
     for recording in store.recordings:
         files.setdefault(recording.subject, []).append(recording.file)
-    notes = check_content(split, content_of_people(store), files)
+    notes = check_content(split, content_of_people(store), files, refuse=trained_on is None)
     named = {name for part in PARTS for name in getattr(split, part)}
     here = [traits(store, i, signals) for i, recording in enumerate(store.recordings) if recording.subject in named]
     known = {(entry["file"], entry["sha256"]) for entry in here}
-    elsewhere = [entry for entry in trained_on if (entry["file"], entry["sha256"]) not in known]
+    elsewhere = [entry for entry in trained_on or () if (entry["file"], entry["sha256"]) not in known]
     return notes + check_leak(split, [*elsewhere, *here])
 
 
@@ -60,9 +63,12 @@ def traits(store: eeg.Store, index: int, signals: bool = True) -> dict[str, Any]
     recording = store.recordings[index]
     last = recording.segments[-1]
     found = _FOUND.setdefault(store, {})
-    if signals and index not in found:
-        found[index] = eeg.landmarks(store, index)
-    return ({"landmarks": found[index]} if signals else {}) | {
+    here: dict[str, Any] = {}
+    if signals:
+        here["landmarks"] = found[index] if index in found else eeg.landmarks(store, index)
+        if sum(len(marks) for marks, _ in found.values()) < _MOST_KEPT:
+            found[index] = here["landmarks"]
+    return here | {
         "file": recording.file,
         "subject": recording.subject,
         "sha256": recording.sha256,
