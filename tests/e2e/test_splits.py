@@ -62,6 +62,13 @@ def two_overlapping_halves(folder: Path) -> list[str]:
     return ["same signal", "sub-9.edf (test) from", "is sub-0.edf (train) at 2"]
 
 
+def referenced_otherwise(folder: Path) -> list[str]:
+    """A cut that begins 5 s later, by its date too, with the mean of the first two channels taken out."""
+    data = alpha_uv("open", 0)[:, 1000:]
+    write_edf(folder / "sub-9.edf", data - data[:2].mean(0), CHANNELS, start=b"01.02.2010.30.05")
+    return ["same time of one signal", "sub-0.edf (train) and sub-9.edf (test) at 2020-02-01 10:30:05"]
+
+
 def names_that_differ_in_case(folder: Path) -> list[str]:
     write_edf(folder / "sub-a.edf", alpha_uv("open", 8), CHANNELS, start=start_of(7))
     write_edf(folder / "sub-A.edf", alpha_uv("closed", 8), CHANNELS, start=start_of(8))
@@ -69,7 +76,8 @@ def names_that_differ_in_case(folder: Path) -> list[str]:
 
 
 LEAKS: list[Callable[[Path], list[str]]] = [
-    copied, renamed_in_a_folder, as_fif, as_brainvision, cut_out, two_overlapping_halves, names_that_differ_in_case,
+    copied, renamed_in_a_folder, as_fif, as_brainvision, cut_out, two_overlapping_halves, referenced_otherwise,
+    names_that_differ_in_case,
 ]  # fmt: skip
 
 

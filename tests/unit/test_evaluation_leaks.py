@@ -81,6 +81,11 @@ def test_recordings_of_one_time_are_said() -> None:
     (note,) = check_leak(SPLIT, [first, second])
     assert note.startswith("1 pairs of recordings in different parts overlap in time by their dates: a.edf (train) and")
     assert "b.edf (test) at 2020-02-03 10:05:00" in note
+    asked = []
+    with pytest.raises(UserError, match=r"same time of one signal .*: a.edf \(train\) and b.edf \(test\)"):
+        check_leak(SPLIT, [first, second], lambda one, other, shift_s: asked.append((one, other, shift_s)) is None)
+    assert asked == [(first, second, 300.0)]
+    assert check_leak(SPLIT, [first, second], lambda *_: False) == [note]
     for fine in (
         {"start": "2020-02-03T10:10:00"},  # right behind
         {"device": ("C3", 250)},

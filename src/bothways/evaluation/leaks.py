@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -34,7 +34,11 @@ class Repeat:
     other_start_s: float
 
 
-def check_leak(split: Split, recordings: Iterable[Mapping[str, Any]]) -> list[str]:
+Same = Callable[[Mapping[str, Any], Mapping[str, Any], float], bool]
+"""Whether two recordings hold one signal, of which the second begins so many seconds after the first."""
+
+
+def check_leak(split: Split, recordings: Iterable[Mapping[str, Any]], same: Same | None = None) -> list[str]:
     """Checks that no recording and no person is in two parts under two names.
 
     Args:
@@ -42,14 +46,15 @@ def check_leak(split: Split, recordings: Iterable[Mapping[str, Any]]) -> list[st
         recordings: of each `file`, `subject` and `sha256` (of its content). Optional: `landmarks` (marks and their
             samples, see `repeats`) with `sfreq_hz`; `start` (ISO date and time) with `seconds` and `device` (anything
             that is equal for recordings of one device); `guessed`: whether the subject is a guess from its name.
+        same: asked of recordings that overlap in time by their dates.
 
     Returns:
         What looks like a leak and may be none: names that differ in a number's zeros or a session's, recordings that
         overlap in time.
 
     Raises:
-        UserError: equal content, or a copy or cut of it, in two parts; or names in two parts that differ in case,
-            separators or `sub-` alone. The files are named.
+        UserError: equal content, or a copy or cut of it, in two parts; what overlaps in time and is the `same`; or
+            names in two parts that differ in case, separators or `sub-` alone. The files are named.
     """
     part_of = {subject: part for part in PARTS for subject in getattr(split, part)}
     used = [entry for entry in recordings if entry["subject"] in part_of]
@@ -74,7 +79,7 @@ def check_leak(split: Split, recordings: Iterable[Mapping[str, Any]]) -> list[st
             f"split: the same signal is in two parts: {some(leaks, 4)}; remove the copies, or split "
             "with --aliases FILE, a row of it naming both subjects as one person"
         )
-    return [*_alike_notes(split, used, part_of), *_time_notes(used, shown, part_of)]
+    return [*_alike_notes(split, used, part_of), *_time_notes(used, shown, part_of, same)]
 
 
 def repeats(recordings: Sequence[Mapping[str, Any]], parts: Int64[np.ndarray, " n"]) -> list[Repeat]:
@@ -175,7 +180,9 @@ def _alike_notes(split: Split, used: Sequence[Mapping[str, Any]], part_of: Mappi
     return []
 
 
-def _time_notes(used: Sequence[Mapping[str, Any]], shown: Sequence[str], part_of: Mapping[str, str]) -> list[str]:
+def _time_notes(
+    used: Sequence[Mapping[str, Any]], shown: Sequence[str], part_of: Mapping[str, str], same: Same | None
+) -> list[str]:
     """What was recorded at the same time, by a device alike, is in two parts; dates put in for others are left out."""
     people_at: dict[str | None, set[str]] = defaultdict(set)
     for entry in used:
@@ -189,17 +196,24 @@ def _time_notes(used: Sequence[Mapping[str, Any]], shown: Sequence[str], part_of
         if start.time() == datetime.min.time():  # a date without a time
             continue
         spans[entry.get("device")].append((start, start + timedelta(seconds=entry["seconds"]), index))
-    found = []
+    found: list[str] = []
+    leaks: list[str] = []
     for of_device in spans.values():
         running: list[tuple[datetime, datetime, int]] = []
-        for span in sorted(of_device):
-            running = [one for one in running if one[1] > span[0]]
-            found += [
-                f"{shown[one[2]]} and {shown[span[2]]} at {span[0].isoformat(' ')}"
-                for one in running
-                if part_of[used[one[2]]["subject"]] != part_of[used[span[2]]["subject"]]
-            ]
-            running.append(span)
+        for start, stop, index in sorted(of_device):
+            running = [one for one in running if one[1] > start]
+            for began, _, other in running:
+                if part_of[used[other]["subject"]] != part_of[used[index]["subject"]]:
+                    pair = f"{shown[other]} and {shown[index]} at {start.isoformat(' ')}"
+                    sure = same is not None and same(used[other], used[index], (start - began).total_seconds())
+                    (leaks if sure else found).append(pair)
+            running.append((start, stop, index))
+    if leaks:
+        raise UserError(
+            f"split: the same time of one signal is in two parts, filtered or referenced in another way: "
+            f"{some(leaks, 4)}; remove the copies, or split with --aliases FILE, a row of it naming both subjects as "
+            "one person"
+        )
     if not found:
         return []
     return [
