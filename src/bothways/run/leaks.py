@@ -14,7 +14,7 @@ from bothways.run.common import SCRATCH
 _FOUND: WeakKeyDictionary[eeg.Store, dict[int, tuple[np.ndarray, np.ndarray]]] = WeakKeyDictionary()
 """Landmarks that were found already, for one command asks several times."""
 SAME = 0.6
-"""Correlation over a minute from which two signals are one; of two people it was 0.11 at the most in 297 pairs of the arithmetic set."""
+"""Correlation over a minute from which two signals are one; 297 pairs of people had 0.11 at the most."""
 _MOST_KEPT = 2**22
 """Of so many in a store no more are kept: 64 MB, which a training would hold all along."""
 
