@@ -105,7 +105,7 @@ def main() -> None:
     seconds = time.monotonic() - started
     write_report(report(checked, results, evaluations, pretrainings, prediction, seconds), OUT / "report.html")
     (OUT / "results.json").write_text(json.dumps({"balanced_accuracy": results, "seconds": seconds}, indent=1))
-    show(results, seconds)
+    show(results, overlaps(evaluations), seconds)
 
 
 def say(line: str) -> None:
@@ -113,7 +113,7 @@ def say(line: str) -> None:
     console.print(line, style="bold" if line[0].isdigit() else None, markup=False)
 
 
-def show(results: dict[str, list[float]], seconds: float) -> None:
+def show(results: dict[str, list[float]], overlap: list[str], seconds: float) -> None:
     """Prints the table, where everything lies, and what to try next."""
     table = Table("balanced accuracy, people never seen", "mean", "SD", "splits", box=None, header_style="bold")
     for name, title in ARMS.items():
@@ -122,6 +122,7 @@ def show(results: dict[str, list[float]], seconds: float) -> None:
         table.add_row(title, f"{np.mean(values):.3f}", f"{np.std(values, ddof=1):.3f}", each)
     console.print(table)
     console.print(CAVEAT)
+    console.print(f"Overlap of the tested people with pretraining: {', '.join(overlap)}.")
     console.print(f"{seconds:.0f} s. Everything lies in {OUT.name}/; look at {OUT.name}/report.html first.")
     console.print("On your own recordings:", *(f"  {step['command']}" for step in NEXT), sep="\n", markup=False)
 
@@ -209,6 +210,7 @@ def report(
                 "Parameters of the encoder and its front end": pretrainings[0]["parameters"]["encoder"]
                 + pretrainings[0]["parameters"]["embedding"],
                 "Pretraining, windows/s": round(float(np.mean([p["windows_per_s"] for p in pretrainings]))),
+                "Overlap of the tested people with pretraining": ", ".join(overlaps(evaluations)),
                 "Seconds in all": round(seconds),
             },
         },
@@ -233,6 +235,11 @@ def report(
         "versions": {"bothways": bothways.__version__, "python": platform.python_version()},
         "sections": sections,
     }
+
+
+def overlaps(evaluations: list[dict[str, Any]]) -> list[str]:
+    """Returns how the tested people are touched by what the encoders were pretrained on, each kind once."""
+    return sorted({evaluation["pretraining_overlap"]["kind"] for evaluation in evaluations})
 
 
 def recording_section(entry: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from bothways.cli.printing import (
     print_json,
     print_notes,
     print_training,
+    print_validation,
     print_windows,
 )
 from bothways.errors import UserError
@@ -149,27 +150,66 @@ def prepare(
     raise typer.Exit(2 if result["skipped"] else 0)
 
 
-@eeg.command(epilog="Example: bothways eeg split --data store --out split.json")
+@eeg.command(
+    epilog="Example: bothways eeg split --data store --out split.json; instead --out splits --folds 5 --stratify "
+    "labels.csv, or --out split.json --test 03,04 --validation 02 --aliases same.csv"
+)
 def split(
     data: Data,
-    out_file: Annotated[Path, typer.Option("--out", help="Split file (JSON) to write; must not exist.")],
+    out_file: Annotated[
+        Path, typer.Option("--out", help="Split file (JSON) to write, or the folder of several; must not exist.")
+    ],
     seed: Annotated[int, typer.Option(min=0, help="Another seed, another division.")] = 0,
-    train_fraction: Annotated[float, typer.Option(min=0, max=1, help="Share of the people to train on.")] = 0.6,
+    train_fraction: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Share of the people to train on.", show_default="0.6")
+    ] = None,
     validation_fraction: Annotated[float, typer.Option(min=0, max=1, help="Share to look at while training.")] = 0.2,
+    folds: Annotated[int | None, typer.Option(help="So many splits; each person is tested once.")] = None,
+    leave_one_out: Annotated[
+        bool, typer.Option("--leave-one-out", help="A split for each person, who alone is tested.")
+    ] = False,
+    repeats: Annotated[int | None, typer.Option(help="So many splits; all are tested about equally often.")] = None,
+    test: Annotated[
+        str | None, typer.Option(help="Whom to test: a,b or a file with a name a line; the rest is trained on.")
+    ] = None,
+    validation: Annotated[str | None, typer.Option(help="Beside --test, whom to look at; drawn if left out.")] = None,
+    train: Annotated[str | None, typer.Option(help="Beside --test, whom to train on; others are not used.")] = None,
+    aliases: Annotated[
+        Path | None, typer.Option(help="CSV or JSON; a row holds the names of one person, such as chb01,chb21.")
+    ] = None,
+    stratify: Annotated[
+        str | None, typer.Option(help="Labels, as for finetune, whose classes each part shall have alike.")
+    ] = None,
+    stratify_by: Annotated[
+        str, typer.Option(help="A person's class: the set of its labels, or the majority, by time.")
+    ] = "set",
+    changes: Annotated[list[str] | None, typer.Option("--set", help="One setting of labels, labels.column=…")] = None,
     overwrite: Overwrite = False,
     json: AsJson = False,
 ) -> None:
-    """Divide people into train, validation and test once, for pretrain and finetune alike."""
+    """Divide people into train, validation and test once, for pretrain and finetune alike.
+
+    Nothing that is the same, by names, content or signal, may lie in two parts.
+    """
     from bothways import run
 
     result = run.split(
         data, out_file, seed=seed, train_fraction=train_fraction, validation_fraction=validation_fraction,
-        overwrite=overwrite,
+        folds=folds, leave_one_out=leave_one_out, repeats=repeats, test=test, validation=validation, train=train,
+        aliases=aliases, stratify=stratify, stratify_by=stratify_by, changes=changes or (), overwrite=overwrite,
     )  # fmt: skip
     if json:
         return print_json(result)
-    for part in ("train", "validation", "test"):
-        out.print(f"{part}: {len(result[part])} people: {', '.join(result[part])}")
+    for one in result["splits"]:
+        if "train" not in result:
+            out.print(f"{out_file / one['file']}: {one['note']}")
+        for part in ("train", "validation", "test"):
+            counts = ", ".join(f"{n} {name}" for name, n in one.get("classes", {}).get(part, {}).items())
+            classes = f" ({counts})" if counts else ""
+            n = one["people"][part]
+            out.print(f"{part}: {n} {'person' if n == 1 else 'people'}{classes}: {', '.join(one[part])}")
+    if result.get("stratified"):
+        out.print("stratified: in every part each class is within one person of its share")
     for note in result["notes"]:
         out.print(f"warning: {note}")
 
@@ -245,6 +285,7 @@ def finetune(
     if result["load_report"]:
         left = {key: len(names) for key, names in result["load_report"].items()}
         out.print(f"weights: {left['matched']} loaded, {left['missing']} new, {left['unexpected']} not used")
+    print_validation(result)
     print_training(result)
 
 

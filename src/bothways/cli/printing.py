@@ -126,7 +126,7 @@ def print_evaluation(result: dict[str, Any]) -> None:
     ]
     out.print(f"this run, within each person: {', '.join(within) or 'each has windows of one class only'}")
     print_temperature(result["temperature"])
-    out.print(f"overlap of the tested people with pretraining: {result['pretraining_overlap']['kind']}")
+    print_overlap(result["pretraining_overlap"], "test" if result["part"] == "test" else "validation")
     for note in result["notes"]:
         out.print(note)
 
@@ -162,6 +162,25 @@ def between(interval: dict[str, Any] | None) -> str:
     """Returns an interval behind its value; of none, nothing. Its ends may be below 0."""
     known = interval is not None and interval["low"] is not None
     return f" ({interval['low']:.2f} to {interval['high']:.2f})" if interval is not None and known else ""
+
+
+def print_validation(result: dict[str, Any]) -> None:
+    """Prints what a fine-tuning came to on its validation people, and whether they were seen before."""
+    if result["validation"] is not None:
+        measured = result["validation"]
+        out.print(
+            f"validation: balanced accuracy {number(measured['balanced_accuracy'])}, accuracy "
+            f"{number(measured['accuracy'])} of {measured['n_subjects']} people"
+        )
+    if result.get("pretraining_overlap") is not None:
+        print_overlap(result["pretraining_overlap"], "validation")
+
+
+def print_overlap(overlap: dict[str, Any], part: str) -> None:
+    """Prints how the people of a part are touched by what the weights were trained on before."""
+    files = overlap["recordings"]
+    which = f" ({len(files)} recordings, such as {files[0]})" if files else ""
+    out.print(f"overlap of the {part} people with pretraining: {overlap['kind']}{which}")
 
 
 def print_json(value: dict[str, Any]) -> None:

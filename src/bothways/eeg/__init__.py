@@ -23,6 +23,7 @@ from bothways.eeg.labels import (
     read_labels,
     read_spans,
 )
+from bothways.eeg.landmarks import landmarks
 from bothways.eeg.moments import Moments, Trace
 from bothways.eeg.objects import from_array, from_braindecode, from_mne
 from bothways.eeg.patches import PatchEmbedding, build_embedding
@@ -33,7 +34,7 @@ from bothways.eeg.reconstruction import reconstruction_errors
 from bothways.eeg.recording import Event, Note, Recording, Segment, read_recording, true_time_s
 from bothways.eeg.scan import Found, LeftOut, as_paths, ends_with, load, scan
 from bothways.eeg.store import Store, StoredRecording
-from bothways.eeg.windows import cut_windows
+from bothways.eeg.windows import cut_windows, labelled_seconds
 
 __all__ = [
     "EDF_YEARS",
@@ -68,7 +69,9 @@ __all__ = [
     "from_array",
     "from_braindecode",
     "from_mne",
+    "labelled_seconds",
     "labels_from_events",
+    "landmarks",
     "load",
     "parse_label",
     "prepare",

@@ -112,6 +112,37 @@ def cut_windows(
     )  # fmt: skip
 
 
+def labelled_seconds(
+    store: Store, labels: Spans, background: str | None = None
+) -> tuple[dict[str, dict[str, float]], list[Note]]:
+    """Returns how long each subject's recordings have each label, and what was noted; no window is cut.
+
+    Args:
+        store: the prepared recordings.
+        labels: see `labels.find_labels`.
+        background: the label of all time that has none.
+
+    Raises:
+        UserError: no row fits a recording, or a name fits several.
+    """
+    notes = list(labels.notes)
+    sfreq_hz = store.signal.sfreq_hz
+    seconds: dict[str, dict[str, float]] = {recording.subject: defaultdict(float) for recording in store.recordings}
+    for index, rows in (_rows_of(store, labels, "labels", notes) or {}).items():
+        recording = store.recordings[index]
+        stretches = _stretches(recording, sfreq_hz)
+        for row in rows:
+            samples = sum(stop - start for start, stop in stretches(row))
+            if row.label and samples:
+                seconds[recording.subject][row.label] += samples / sfreq_hz
+    if background:
+        for recording in store.recordings:
+            seconds[recording.subject][background] += recording.n_samples / sfreq_hz
+        for of in seconds.values():
+            of[background] = max(of[background] - sum(s for name, s in of.items() if name != background), 0.0)
+    return {name: {label: s for label, s in of.items() if s > 0} for name, of in seconds.items()}, notes
+
+
 def _said_notes(said: dict[str, list[str]], background: str | None, on_grid: bool) -> list[Note]:
     short = "give no window its label" if on_grid else "are shorter than a window"
     unlabelled = f"count as {background} from end to end" if background else "give no labelled window"

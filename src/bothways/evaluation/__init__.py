@@ -13,6 +13,15 @@ from bothways.evaluation.controls import (
     majority,
     ridge_probe,
 )
+from bothways.evaluation.dividing import (
+    class_counts,
+    few_subjects,
+    fixed_split,
+    k_fold,
+    leave_one_out,
+    repeated_splits,
+    split_subjects,
+)
 from bothways.evaluation.events import (
     SZCORE,
     EventRules,
@@ -20,19 +29,14 @@ from bothways.evaluation.events import (
     score_samples,
     score_subjects,
 )
+from bothways.evaluation.leaks import Repeat, check_content, check_leak, repeats
 from bothways.evaluation.levels import mean_by_group, metrics_by_level, within_subjects
 from bothways.evaluation.metrics import classification_metrics
 from bothways.evaluation.multilabel import multilabel_metrics
+from bothways.evaluation.people import alias_groups, person_of, read_aliases, read_names
 from bothways.evaluation.regression import constant_controls, regression_metrics
 from bothways.evaluation.sleep import UNSCORED, stage_metrics
-from bothways.evaluation.splits import (
-    Split,
-    check_classes,
-    check_leak,
-    few_subjects,
-    repeated_splits,
-    split_subjects,
-)
+from bothways.evaluation.splits import PARTS, Split, check_classes
 from bothways.evaluation.statistics import holm, paired_difference, summarise
 from bothways.evaluation.tally import METRICS
 
@@ -40,32 +44,44 @@ __all__ = [
     "BANDS_HZ",
     "LOGISTIC_C",
     "METRICS",
+    "PARTS",
     "RIDGE_LAMBDA",
     "SZCORE",
     "UNSCORED",
     "EventRules",
     "LinearControl",
+    "Repeat",
     "Split",
+    "alias_groups",
     "apply_temperature",
     "band_power",
     "calibration",
     "chance",
     "check_classes",
+    "check_content",
     "check_leak",
+    "class_counts",
     "classification_metrics",
     "compare_arms",
     "constant_controls",
     "few_subjects",
     "fit_logistic",
     "fit_temperature",
+    "fixed_split",
     "holm",
+    "k_fold",
+    "leave_one_out",
     "majority",
     "mean_by_group",
     "metrics_by_level",
     "multilabel_metrics",
     "paired_difference",
+    "person_of",
+    "read_aliases",
+    "read_names",
     "regression_metrics",
     "repeated_splits",
+    "repeats",
     "ridge_probe",
     "score_events",
     "score_samples",

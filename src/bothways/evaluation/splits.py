@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
-from bothways.draws import generator
 from bothways.errors import UserError
+from bothways.evaluation.people import alias_groups, aliases_from, check_names, some
 from bothways.files import read_json, write_json
 
 Names = Sequence[str] | np.ndarray
 """One name per window; an array of text will do."""
 PARTS = ("train", "validation", "test")
-FORMAT = 1
+FORMAT = 2
+"""Of format 1, which is read too, a file has neither `aliases` nor `made` nor `content`."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,15 @@ class Split:
     seed: int | None = None
     """What it was drawn with; None = made by hand."""
     note: str = ""
+    aliases: tuple[tuple[str, ...], ...] = ()
+    """Names of one person each (see `people.alias_groups`); a person is in one part, whatever the name."""
+    made: dict[str, Any] = field(default_factory=dict, hash=False)
+    """How: `method`, its fractions or lists, what it is stratified by; empty = by hand."""
+    content: dict[str, str] = field(default_factory=dict, hash=False, repr=False)
+    """Of whose recordings: subject -> hash; empty = not known."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "aliases", alias_groups(self.aliases))
         parts_of: dict[str, list[str]] = defaultdict(list)
         for part in PARTS:
             for subject in getattr(self, part):
@@ -50,6 +58,17 @@ class Split:
         empty = [part for part in ("train", "test") if not getattr(self, part)]
         if empty:
             raise UserError(f"split: no subject in {' and in '.join(empty)}; name at least one there")
+        for group in self.aliases:
+            apart = {parts_of[name][0] for name in group if name in parts_of}
+            if len(apart) > 1:
+                named = ", ".join(f"{name} ({parts_of[name][0]})" for name in group if name in parts_of)
+                raise UserError(f"split: one person in {len(apart)} parts under several names: {named}; keep one part")
+
+    def identity(self) -> dict[str, Any]:
+        """Returns what a training on it depends on: not how it was made."""
+        values = asdict(self)
+        left_out = {"made", "content", *([] if self.aliases else ["aliases"])}
+        return {name: value for name, value in values.items() if name not in left_out}
 
     def rows(self, subjects: Names) -> dict[str, Int[np.ndarray, "part"]]:
         """Returns, for each part, the indices of its entries in `subjects` (one entry per window), ascending.
@@ -62,18 +81,13 @@ class Split:
         return {part: np.flatnonzero(np.isin(here, getattr(self, part))) for part in PARTS}
 
     def check_known(self, subjects: Iterable[str]) -> None:
-        """Checks that the data has every subject that the split names.
+        """Checks that the data has every subject that the split names, in its parts and as an alias.
 
         Raises:
-            UserError: it has not; the missing ones are named.
+            UserError: it has not; the missing ones are named, with the nearest name.
         """
-        known = {str(subject) for subject in subjects}
-        missing = [f"{s} ({part})" for part in PARTS for s in getattr(self, part) if s not in known]
-        if missing:
-            raise UserError(
-                f"split: the data has no subject {', '.join(missing)}; it has {_some(sorted(known))}; "
-                "correct the split or the data"
-            )
+        aliases = {name: "alias" for group in self.aliases for name in group}
+        check_names(aliases | {name: part for part in PARTS for name in getattr(self, part)}, subjects)
 
     def among(self, subjects: Iterable[str], what: str) -> tuple[Split, dict[str, list[str]]]:
         """Returns the split without those who have no entry in `subjects`, and who they are, by part.
@@ -90,7 +104,7 @@ class Split:
         for part in ("train", "test"):
             if len(absent[part]) == len(getattr(self, part)):
                 raise UserError(
-                    f"split: expected somebody in {part} with a {what}, but {_some(absent[part])} have none; name "
+                    f"split: expected somebody in {part} with a {what}, but {some(absent[part])} have none; name "
                     "others there"
                 )
         train, validation, test = (tuple(s for s in getattr(self, part) if s in here) for part in PARTS)
@@ -103,7 +117,7 @@ class Split:
 
     @classmethod
     def load(cls, path: Path) -> Split:
-        """Reads what `save` wrote, or the same by hand (`seed`, `note`, `validation` and `format` may be left out).
+        """Reads what `save` wrote, or the same by hand: only `train` and `test` must be there.
 
         Raises:
             UserError: not such a file, a newer format, or not a valid split.
@@ -121,11 +135,13 @@ class Split:
         Raises:
             UserError: not a valid split.
         """
-        known = {"format", *PARTS, "seed", "note"}
+        known = {"format", *(one.name for one in fields(cls))}
         if not isinstance(values, dict) or not {"train", "test"} <= values.keys() <= known:
             raise UserError(f"split: expected the keys train and test, and of {', '.join(sorted(known))} no others")
-        if values.get("format", FORMAT) != FORMAT:
-            raise UserError(f"split: expected format {FORMAT}, got {values['format']!r}; make the split again")
+        if values.get("format", FORMAT) not in (1, FORMAT):
+            raise UserError(
+                f"split: expected format {FORMAT} or format 1, got {values['format']!r}; make the split again"
+            )
         parts = {part: values.get(part, []) for part in PARTS}
         for part, subjects in parts.items():
             if not isinstance(subjects, list) or not all(isinstance(subject, str) for subject in subjects):
@@ -133,97 +149,17 @@ class Split:
         seed, note = values.get("seed"), values.get("note", "")
         if not isinstance(seed, int | None) or not isinstance(note, str):
             raise UserError(f"split: expected a whole number as seed and text as note, got {seed!r} and {note!r}")
-        return cls(**{part: tuple(subjects) for part, subjects in parts.items()}, seed=seed, note=note)
-
-
-def split_subjects(
-    subjects: Iterable[str],
-    *,
-    seed: int,
-    train_fraction: float = 0.6,
-    validation_fraction: float = 0.2,
-    stratify: Mapping[str, str] | None = None,
-) -> Split:
-    """Draws one split; the test part is what the two fractions leave. See `repeated_splits`."""
-    return repeated_splits(
-        subjects,
-        1,
-        seed=seed,
-        train_fraction=train_fraction,
-        validation_fraction=validation_fraction,
-        stratify=stratify,
-    )[0]
-
-
-def repeated_splits(
-    subjects: Iterable[str],
-    n_splits: int,
-    *,
-    seed: int,
-    train_fraction: float = 0.6,
-    validation_fraction: float = 0.2,
-    stratify: Mapping[str, str] | None = None,
-) -> list[Split]:
-    """Draws splits in which everybody is tested about equally often: those tested least are tested next.
-
-    Args:
-        subjects: names, in any order and as often as you like (a window table's column will do).
-        n_splits: how many.
-        seed: the draw; the same names and seed give the same splits.
-        train_fraction: share of the people to train on.
-        validation_fraction: share to choose settings on; 0 = none. The rest is tested; each share that is not 0
-            gets at least one person.
-        stratify: each subject's class (a diagnosis, say), so that every part holds about the same shares of it.
-
-    Returns:
-        `n_splits` splits; without `stratify`, how often two people are tested differs by at most 1.
-
-    Raises:
-        UserError: too few people for the parts, fractions that leave nobody to test, a subject without a class.
-    """
-    names = sorted({str(subject) for subject in subjects})
-    if n_splits < 1 or train_fraction <= 0 or validation_fraction < 0 or train_fraction + validation_fraction >= 1:
-        raise UserError(
-            "split: expected n_splits of at least 1, train_fraction above 0, validation_fraction of at least 0 and "
-            f"a sum below 1, got {n_splits}, {train_fraction:g} and {validation_fraction:g}"
+        made, content = values.get("made", {}), values.get("content", {})
+        if not isinstance(made, dict) or not isinstance(content, dict):
+            raise UserError("split: made, content: expected names with values in braces; take them out")
+        return cls(
+            **{part: tuple(subjects) for part, subjects in parts.items()},
+            seed=seed,
+            note=note,
+            aliases=aliases_from(values.get("aliases", []), "split: aliases"),
+            made=made,
+            content={str(subject): str(digest) for subject, digest in content.items()},
         )
-    n_validation = max(1, round(len(names) * validation_fraction)) if validation_fraction else 0
-    n_test = max(1, round(len(names) * (1 - train_fraction - validation_fraction)))
-    n_train = len(names) - n_validation - n_test
-    if n_train < 1:
-        needed = 3 if validation_fraction else 2
-        raise UserError(
-            f"split: {len(names)} people ({_some(names)}) cannot fill train, validation and test with fractions "
-            f"{train_fraction:g} and {validation_fraction:g}; give at least {needed} people or other fractions"
-        )
-
-    tested = dict.fromkeys(names, 0)
-    splits = []
-    for index in range(n_splits):
-        draw = generator("split", seed, index)
-        rank = dict(zip(names, draw.permutation(len(names))))
-        by_need = sorted(names, key=lambda name: (tested[name], rank[name]))
-        chosen = _spread(by_need, stratify, draw)[:n_test]
-        rest = _spread([name for name in by_need if name not in chosen], stratify, draw, shuffle=True)
-        for name in chosen:
-            tested[name] += 1
-        train, validation, test = (tuple(sorted(part)) for part in (rest[:n_train], rest[n_train:], chosen))
-        note = f"{index + 1} of {n_splits}" if n_splits > 1 else ""
-        splits.append(Split(train, validation, test, seed, note))
-    return splits
-
-
-def few_subjects(split: Split, k: int, seed: int, stratify: Mapping[str, str] | None = None) -> Split:
-    """Returns the split with `k` of its training subjects; those of a smaller k are among those of a larger one.
-
-    Raises:
-        UserError: `k` is not between 1 and the number of training subjects.
-    """
-    if not 1 <= k <= len(split.train):
-        raise UserError(f"split: expected 1 to {len(split.train)} training subjects, got {k}")
-    order = _spread(sorted(split.train), stratify, generator("few", seed), shuffle=True)
-    note = f"{split.note}; {k} of {len(split.train)} training subjects".removeprefix("; ")
-    return replace(split, train=tuple(sorted(order[:k])), note=note)
 
 
 def check_classes(
@@ -244,55 +180,3 @@ def check_classes(
         if missing and getattr(split, part):
             lacking[part] = missing
     return lacking
-
-
-def check_leak(split: Split, recordings: Iterable[Mapping[str, Any]]) -> None:
-    """Checks that no recording is in two parts under two subjects' names.
-
-    Args:
-        split: the parts.
-        recordings: entries of a store's `recordings.json`: `file`, `subject`, `sha256`.
-
-    Raises:
-        UserError: equal content in two parts; the files are named.
-    """
-    part_of = {subject: part for part in PARTS for subject in getattr(split, part)}
-    copies: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for entry in recordings:
-        if entry["subject"] in part_of:
-            copies[entry["sha256"]].append((part_of[entry["subject"]], entry["file"]))
-    leaks = [
-        " = ".join(f"{file} ({part})" for part, file in same)
-        for same in copies.values()
-        if len({part for part, _ in same}) > 1
-    ]
-    if leaks:
-        raise UserError(f"split: the same recording is in two parts: {'; '.join(leaks)}; remove the copies")
-
-
-def _spread(
-    names: Sequence[str], stratify: Mapping[str, str] | None, draw: np.random.Generator, *, shuffle: bool = False
-) -> list[str]:
-    """Orders names so that any stretch holds about the same shares of the classes; the order within a class stays.
-
-    The i-th of a class's n members goes to place (i + u) / n, u drawn per class: systematic sampling.
-    """
-    if shuffle:
-        names = [names[i] for i in draw.permutation(len(names))]
-    if stratify is None:
-        return list(names)
-    without = [name for name in names if name not in stratify]
-    if without:
-        raise UserError(f"split: no class to stratify by for {_some(without)}; give each subject one")
-    members: dict[str, list[str]] = defaultdict(list)
-    for name in names:
-        members[stratify[name]].append(name)
-    place: dict[str, float] = {}
-    for group in sorted(members):
-        offset = draw.random()
-        place |= {name: (i + offset) / len(members[group]) for i, name in enumerate(members[group])}
-    return sorted(names, key=place.__getitem__)
-
-
-def _some(names: Sequence[str], most: int = 8) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

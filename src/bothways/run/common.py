@@ -29,6 +29,9 @@ from bothways.files import sha256_file
 from bothways.model import Model
 from bothways.training import RunFolder, Source, largest_batch
 
+SCRATCH = "scratch"
+"""What a run starts from that starts from no other."""
+
 
 def fill_channels(patches: PatchConfig, store: eeg.Store) -> PatchConfig:
     """Gives `all_channels` patches their list of channels where the recipe has none: those of every recording.

@@ -22,8 +22,8 @@ from bothways.evaluation import (
 )
 from bothways.files import write_json
 from bothways.model import Model, check_sizes, load_weights
-from bothways.run.common import Sources, check_contract, fill_channels, guessed_subjects, of_subjects, usable
-from bothways.run.finetune import SCRATCH
+from bothways.run.common import SCRATCH, Sources, check_contract, fill_channels, guessed_subjects, of_subjects, usable
+from bothways.run.leaks import check_split, pretraining_overlap
 from bothways.training import (
     class_probabilities,
     cls_features,
@@ -56,10 +56,12 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
         (`model` and each control per recording, per subject and within subjects: `evaluation.metrics_by_level`),
         `comparisons` (the model with each control: `evaluation.compare_arms`), `temperature` (of the model, fitted on
         `n` windows of `n_subjects` validation people, none of whom is tested: `evaluation.temperature_scaling`),
-        `pretraining_overlap` (how the encoder's pretraining data touches the tested people), `load_report`, `notes`.
+        `pretraining_overlap` (how all that the weights were trained on before touches the tested people, see
+        `leaks.pretraining_overlap`), `load_report`, `notes`.
 
     Raises:
-        UserError: no such run or store, another contract, or nobody in that part.
+        UserError: no such run or store, another contract, nobody in that part, or a person or recording of another
+            part in it (see `leaks.check_split`).
     """
     run = run_at(Path(run))
     manifest = finetuned_manifest(run)
@@ -72,6 +74,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
     assert model.load_report is not None
     check_contract(model.config, store)
     assert model.config.patches is not None
+    pretraining = None if manifest["from"] == SCRATCH else manifest["pretraining"] or {}
     rows = [eeg.Span(**row) for row in manifest["labels"]]
     windows = eeg.cut_windows(store, settings.windows, labels=rows, rules=settings.labels)
     windows = windows.select(windows.label >= 0)
@@ -81,7 +84,8 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
     sources = Sources(store, model.config.patches)
     tested, training = usable(sources, tested), usable(sources, training)
     tested_source, training_source = sources.of(tested), sources.of(training)
-    notes = guessed_subjects(store, {*split.train, *getattr(split, part)})
+    notes = check_split(split, store, manifest["data"].get("recordings", []))
+    notes += guessed_subjects(store, {*split.train, *getattr(split, part)})
     gone = sorted(set(getattr(split, part)) - set(tested.subject.tolist()))
     if gone:
         notes.append(f"{len(gone)} of the {part} people have no window in {store.path}: {', '.join(gone[:8])}")
@@ -124,7 +128,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
         },
         "comparisons": compare_arms(tested.label, arms, tested.subject, reference="model"),
         "temperature": _temperature(model, sources, held_out, tested.label, arms["model"]),
-        "pretraining_overlap": _overlap(manifest, store, set(getattr(split, part))),
+        "pretraining_overlap": pretraining_overlap(pretraining, store, getattr(split, part), split),
         "load_report": model.load_report.as_dict(),
         "notes": notes,
     }
@@ -213,33 +217,3 @@ def _pretrained(manifest: dict[str, Any], notes: list[str]) -> Model | None:
         notes.append(f"no frozen probe: {problem}")
         return None
     return model
-
-
-def _overlap(manifest: dict[str, Any], store: eeg.Store, subjects: set[str]) -> dict[str, Any]:
-    """Says how all that the weights were trained on before touches the tested people.
-
-    `same recording, with its labels`, `same recording` (equal content), `same subject` (an equal name, in whatever
-    store), `none`, or `unknown` where a run on the way does not say what it saw.
-    """
-    seen: set[str] = set()
-    labelled: set[str] = set()
-    people: set[str] = set()
-    earlier = manifest
-    while earlier["from"] != SCRATCH:
-        earlier = earlier["pretraining"] or {}
-        if "data" not in earlier:
-            return {"kind": "unknown", "recordings": []}
-        hashes = {entry["sha256"] for entry in earlier["data"]["recordings"]}
-        seen |= hashes
-        if earlier["kind"] == "finetune":
-            labelled |= hashes
-        people |= set(earlier["data"]["subjects"])
-        earlier = {"from": SCRATCH} | earlier  # a pretrained run started from nothing
-    tested = [r for r in store.recordings if r.subject in subjects]
-    same = sorted(r.file for r in tested if r.sha256 in seen)
-    named = sorted(r.file for r in tested if r.subject in people)
-    with_labels = any(r.sha256 in labelled for r in tested)
-    kind = (
-        "same recording" + (", with its labels" if with_labels else "") if same else "same subject" if named else "none"
-    )
-    return {"kind": kind, "recordings": same or named}

@@ -16,13 +16,13 @@ from bothways.errors import BothwaysWarning, UserError
 from bothways.evaluation import (
     Split,
     check_classes,
-    check_leak,
     classification_metrics,
     few_subjects,
     split_subjects,
 )
 from bothways.model import LoadReport, Model, check_sizes, load_weights
 from bothways.run.common import (
+    SCRATCH,
     Sources,
     absent_notes,
     check_contract,
@@ -30,12 +30,12 @@ from bothways.run.common import (
     fill_channels,
     fitted_batch,
     guessed_subjects,
-    identities,
     of_subjects,
     parameters_of,
     provenance,
     usable,
 )
+from bothways.run.leaks import check_split, pretraining_overlap
 from bothways.training import (
     RunFolder,
     check_place,
@@ -52,7 +52,6 @@ from bothways.training import (
     train,
 )
 
-SCRATCH = "scratch"
 PARTS = ("train", "validation", "test")
 LABELLED = "labelled window"
 
@@ -94,14 +93,16 @@ def finetune(
 
     Returns:
         Known before the first step, and all of a dry run: `classes`, `split`, `without_windows` (who is left out of it,
-        per part), `windows` (per part and class), `counts` (per part, subject and class), `notes`. After it: `run`,
+        per part), `windows` (per part and class), `counts` (per part, subject and class), `pretraining_overlap` (how
+        what the weights were trained on before touches the validation people, see `leaks.pretraining_overlap`; None
+        without them), `notes`. After it: `run`,
         `finished_before` (it was there already, nothing was done), `from`, `load_report`, `parameters`, `seconds`,
         `windows_per_s`, `loss` (last), `validation` (metrics or None).
 
     Raises:
-        UserError: the parts do not fit together: another contract, one class only, a class without a window, a
-            subject in two parts or not in the store, a class that no training subject has (but for a dry run), `out`
-            was begun with others, …
+        UserError: the parts do not fit together: another contract, one class only, a class without a window, a person
+            or recording in two parts (see `leaks.check_split`), a subject not in the store, a class that no training
+            subject has (but for a dry run), `out` was begun with others, …
         Interrupted: a signal came; what was done is saved.
     """
     out, start = Path(out), start if str(start) == SCRATCH else run_at(Path(start))
@@ -143,7 +144,8 @@ def finetune(
     if dry_run and split is None and len(people) < needed:
         notes.append(f"a split needs {needed} people or more, got {len(people)} with labels; add people to train")
         return _announced({"all": people}, windows, classes, notes + guessed_subjects(store, set(people)), None, {})
-    chosen, without = _split(store, windows, settings, split)
+    chosen, without, suspicions = _split(store, windows, settings, split)
+    notes += suspicions
     notes += absent_notes(without, LABELLED)
     for part, lacking in check_classes(windows.label, windows.subject, chosen, classes).items():
         if part == "train" and lacking and not dry_run:
@@ -153,6 +155,8 @@ def finetune(
     notes += guessed_subjects(store, {*chosen.train, *chosen.validation, *chosen.test})
     parts = {part: getattr(chosen, part) for part in PARTS}
     plan = _announced(parts, windows, classes, notes, asdict(chosen), without)
+    if chosen.validation:
+        plan["pretraining_overlap"] = pretraining_overlap(earlier, store, chosen.validation, chosen)
     if dry_run:
         return plan
 
@@ -161,7 +165,7 @@ def finetune(
         "from": SCRATCH if earlier is None else content_of_run(Path(start)),
         "data": content_of(store),
         "labels": hashlib.sha256(json.dumps([asdict(row) for row in given.rows]).encode()).hexdigest(),
-        "split": asdict(chosen),
+        "split": chosen.identity(),
     }
     with open_run(out, settings, depends_on, team, overwrite=overwrite, force=force, inputs=inputs) as folder:
         if folder.result is not None:
@@ -270,14 +274,15 @@ def _announced(
         "without_windows": absent,
         "windows": {part: counted["classes"] for part, counted in per_part.items()},
         "counts": {part: counted["subjects"] for part, counted in per_part.items()},
+        "pretraining_overlap": None,
         "notes": notes,
     }
 
 
 def _split(
     store: eeg.Store, windows: eeg.Windows, settings: FinetuneConfig, path: str | Path | None
-) -> tuple[Split, dict[str, list[str]]]:
-    """The people who have windows, in parts, and those of a split file who have none."""
+) -> tuple[Split, dict[str, list[str]], list[str]]:
+    """The people who have windows, in parts, those of a split file who have none, and what may be a leak."""
     seed = settings.training.seed
     if path is None:
         split = split_subjects(
@@ -289,9 +294,11 @@ def _split(
     else:
         split = Split.load(Path(path))
     split.check_known(recording.subject for recording in store.recordings)
-    check_leak(split, identities(store))
+    notes = check_split(split, store)
     split, absent = split.among(windows.subject.tolist(), LABELLED)
-    return few_subjects(split, settings.labelled_subjects, seed) if settings.labelled_subjects else split, absent
+    if settings.labelled_subjects:
+        split = few_subjects(split, settings.labelled_subjects, seed)
+    return split, absent, notes
 
 
 def _class_weights(windows: eeg.Windows) -> tuple[float, ...]:

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from bothways.run.common import (
     parameters_of,
     provenance,
 )
+from bothways.run.leaks import check_split
 from bothways.training import check_place, interruptible, join, open_run, train
 
 
@@ -59,7 +59,8 @@ def pretrain(
         the validation subjects, else on the training ones).
 
     Raises:
-        UserError: the store, the recipe or the split does not fit; `out` was begun with others; the loss is not finite.
+        UserError: the store, the recipe or the split does not fit, or the split leaks (see `leaks.check_split`); `out`
+            was begun with others; the loss is not finite.
         Interrupted: a signal came; what was done is saved.
     """
     out = Path(out)
@@ -74,6 +75,7 @@ def pretrain(
     if split is not None:
         chosen, what = Split.load(Path(split)), f"window of {settings.windows.window_s:g} s"
         chosen.check_known(recording.subject for recording in store.recordings)
+        notes += check_split(chosen, store)
         present = set(subjects)
         parts = {"train": chosen.train, "validation": chosen.validation}
         absent = {part: gone for part, people in parts.items() if (gone := sorted(set(people) - present))}
@@ -94,7 +96,7 @@ def pretrain(
     tested_on = of_subjects(windows, held_out) if held_out else used
     test_source = sources.of(tested_on, masking=settings.masking, seed=seed)
 
-    depends_on = {"command": "pretrain", "data": content_of(store), "split": split and asdict(chosen)}
+    depends_on = {"command": "pretrain", "data": content_of(store), "split": split and chosen.identity()}
     with open_run(out, settings, depends_on, team, overwrite=overwrite, force=force, inputs=[data]) as folder:
         if folder.result is not None:
             return {**folder.result, "run": str(out), "finished_before": True}
