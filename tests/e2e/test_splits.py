@@ -293,7 +293,7 @@ def test_pretraining_elsewhere_and_on_a_cut(chain: Chain, tmp_path: Path) -> Non
     run.pretrain(tmp_path / "other", tmp_path / "pre", changes=changes)
     split = {"train": ["0", "1"], "validation": ["2"], "test": ["3"]}
     (tmp_path / "split.json").write_text(json.dumps(split))
-    tuning = {"changes": [*WINDOWS, "training.steps=1"], "split": tmp_path / "split.json"}
+    tuning = {"changes": [*WINDOWS, "training.steps=1", "training.batch_size=4"], "split": tmp_path / "split.json"}
     told = run.finetune(tmp_path / "pre", chain.store, chain.labels, tmp_path / "a", **tuning)
     assert told["pretraining_overlap"] == {"kind": "none", "recordings": []}
     assert run.evaluate(tmp_path / "a")["pretraining_overlap"] == {"kind": "none", "recordings": []}

@@ -144,7 +144,7 @@ def test_nothing_from_outside_and_nothing_injected(html: str) -> None:
     assert page.outside == ["data:,"]
     assert not re.search(r"https?://|@import|url\(", html)
     assert len(set(page.ids)) == len(page.ids)
-    assert page.tags.count("figure") == 7
+    assert page.tags.count("figure") == 8
     assert page.tags.count("section") == len(sections())
     assert "NaN" not in html
     assert "None" not in html
