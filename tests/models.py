@@ -82,6 +82,12 @@ FORMS: dict[str, Form] = {
         **RECONSTRUCTION,
         sequence=SEQUENCE.model_copy(update={"pool": "mean"}),
     ),
+    "eeg_moments": _eeg(
+        ENCODER,
+        PatchConfig(patch_s=0.5, spectrum_hz=SPECTRUM_HZ),
+        position=HeadConfig(kind="position", classes=CLASSES, class_weights=(0.5, 1.0, 2.0)),
+        span=HeadConfig(kind="span"),
+    ),
     "walkthrough": _eeg(
         WALKTHROUGH,
         PatchConfig(patch_s=0.5, tokens="all_channels", ch_names=CHANNELS, features=("samples",)),
@@ -154,6 +160,8 @@ def eeg_batch(config: ModelConfig, seed: int = 0, n_channels: int = 4) -> dict[s
         "action": (action * masked).to(torch.uint8),
         "replacement": torch.randint(0, n_tokens, groups, generator=draw),
         "labels": torch.tensor([1, 2]),
+        "position_labels": torch.tensor([[-100, 0, 2, -100, 1, 1, 0], [-100, 1, 1, 2, 0, 0, -100]]),
+        "span_labels": torch.tensor([[2, 4], [0, 0]]),
     }
     if patches.baseline:
         n_bins = round((SPECTRUM_HZ[1] - SPECTRUM_HZ[0]) * patches.patch_s) + 1

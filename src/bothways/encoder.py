@@ -44,6 +44,8 @@ class Embedded:
     """Name -> [R F]: True = a number of `targets` that counts; a name that is absent: all do."""
     table: Float[Tensor, "V D"] | None = None
     """The word embedding, for a decoder tied to it."""
+    moments: Int[Tensor, " L"] | None = None
+    """Position -> the moment it belongs to, [CLS] being 0: several electrodes share one. None = each is its own."""
 
 
 @dataclass(frozen=True)

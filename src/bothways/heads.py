@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from bothways.config import EncoderConfig, HeadConfig
@@ -202,8 +202,7 @@ class Sequence(Head):
         super().__init__(config)
         self.dropout = nn.Dropout(config.dropout)
         self.linear = nn.Linear(encoder.hidden_size, len(config.classes))
-        weights = torch.tensor(config.class_weights or [1.0] * len(config.classes))
-        self.register_buffer("class_weights", weights, persistent=False)
+        self.register_buffer("class_weights", _class_weights(config), persistent=False)
 
     def rows(self, embedded: Embedded) -> Bool[Tensor, "B L"]:
         """Returns [CLS], or every real position for the mean."""
@@ -231,29 +230,58 @@ class Sequence(Head):
         return _cross_entropy(prediction, batch["labels"], self.class_weights)
 
 
+def real_moments(embedded: Embedded) -> Bool[Tensor, "B M"]:
+    """Returns which moments have a real position; of text, and where a position is a moment of its own, M = L."""
+    real = _real(embedded)
+    if embedded.moments is None:
+        return real
+    there = torch.zeros(len(real), int(embedded.moments.max()) + 1, dtype=torch.bool, device=real.device)
+    sequence, position = real.nonzero(as_tuple=True)
+    there[sequence, embedded.moments[position]] = True
+    return there
+
+
+def _in_time(rows: Rows, embedded: Embedded) -> Float[Tensor, "R D"]:
+    """Returns one vector for each real moment, row-major: the mean of its positions, the electrodes'."""
+    real = _real(embedded)
+    hidden = rows.take(real)
+    if embedded.moments is None:
+        return hidden
+    there = real_moments(embedded)
+    number = there.flatten().cumsum(0).view_as(there) - 1  # [B M]
+    sequence, position = real.nonzero(as_tuple=True)
+    which = number[sequence, embedded.moments[position]]  # [positions]
+    n = int(there.sum())
+    counts = torch.bincount(which, minlength=n).to(hidden.dtype)
+    return hidden.new_zeros(n, hidden.shape[1]).index_add(0, which, hidden) / counts[:, None]
+
+
 class Position(Head):
-    """A label for each real position: a moment of EEG, a token of text."""
+    """A label for each real moment: a patch's time of EEG, over all electrodes, or a token of text."""
+
+    class_weights: Tensor
 
     def __init__(self, config: HeadConfig, encoder: EncoderConfig) -> None:
         super().__init__(config)
         self.dropout = nn.Dropout(config.dropout)
         self.linear = nn.Linear(encoder.hidden_size, len(config.classes))
+        self.register_buffer("class_weights", _class_weights(config), persistent=False)
 
     def rows(self, embedded: Embedded) -> Bool[Tensor, "B L"]:
         """Returns every real position."""
         return _real(embedded)
 
     def forward(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "R k"]:
-        """Scores the classes of each real position."""
-        return self.linear(self.dropout(rows.take(_real(embedded))))
+        """Scores the classes of each real moment (`real_moments`, row-major)."""
+        return self.linear(self.dropout(_in_time(rows, embedded)))
 
     def count(self, embedded: Embedded, batch: Batch) -> Float[Tensor, ""]:
-        """Returns the number of labelled positions."""
-        return _count(batch["position_labels"][_real(embedded)])
+        """Returns the sum of the weights of the labelled moments."""
+        return _count(batch["position_labels"][real_moments(embedded)], self.class_weights)
 
     def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
-        """Cross-entropy with `batch["position_labels"]` [B L]; -100 does not count."""
-        return _cross_entropy(prediction, batch["position_labels"][_real(embedded)])
+        """Cross-entropy with `batch["position_labels"]` [B M], [CLS] first; -100 does not count."""
+        return _cross_entropy(prediction, batch["position_labels"][real_moments(embedded)], self.class_weights)
 
 
 class Span(Head):
@@ -267,22 +295,31 @@ class Span(Head):
         """Returns every real position."""
         return _real(embedded)
 
-    def forward(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "B 2 L"]:
-        """Scores each position as start and as end; padding gets minus infinity."""
-        real = _real(embedded)
-        values = self.linear(rows.take(real))  # [R 2]
+    def forward(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "B 2 M"]:
+        """Scores each moment, [CLS] first, as start and as end; padding gets minus infinity."""
+        real = real_moments(embedded)
+        values = self.linear(_in_time(rows, embedded))  # [R 2]
         scores = values.new_full((*real.shape, 2), -torch.inf)
         scores[real] = values
         return scores.transpose(1, 2)
 
     def count(self, embedded: Embedded, batch: Batch) -> Float[Tensor, ""]:
         """Returns half the number of labelled starts and ends."""
-        return _count(batch["span_labels"]) / 2
+        return _count(self._labels(embedded, batch)) / 2
 
     def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
         """Mean cross-entropy of start and end with `batch["span_labels"]` [B 2] (no event: both 0, [CLS])."""
-        both = _cross_entropy(prediction.flatten(0, 1), batch["span_labels"].flatten())
+        both = _cross_entropy(prediction.flatten(0, 1), self._labels(embedded, batch).flatten())
         return LossSum(both.sum / 2, both.count / 2)
+
+    def _labels(self, embedded: Embedded, batch: Batch) -> Int[Tensor, "B 2"]:
+        """The labels but for those at a moment of which nothing can be seen."""
+        labels = batch["span_labels"]
+        return labels.where(real_moments(embedded).gather(1, labels.clamp_min(0)), IGNORED)
+
+
+def _class_weights(config: HeadConfig) -> Float[Tensor, " k"]:
+    return torch.tensor(config.class_weights or [1.0] * len(config.classes))
 
 
 def _cross_entropy(scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> LossSum:

@@ -7,6 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
+Task = Literal["window", "moment", "event"]
+"""What is labelled: a window as a whole, each moment (patch) of it, or onset and end of the one event in it."""
 
 
 class Settings(BaseModel):

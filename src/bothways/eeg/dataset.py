@@ -8,12 +8,14 @@ import torch
 from jaxtyping import Bool, Float, Float32, Int
 from torch import Tensor
 
-from bothways.config import MaskingConfig, PatchConfig
+from bothways.config import MaskingConfig, PatchConfig, Task
 from bothways.draws import generator
 from bothways.eeg.labels import Windows
+from bothways.eeg.tracks import Track, moment_labels, one_event
 from bothways.eeg.patches import LogSpectrum, PatchEmbedding
 from bothways.eeg.store import MISSING, STEP, Store
 from bothways.errors import BothwaysWarning, UserError
+from bothways.heads import IGNORED
 from bothways.masking import actions, block_positions, neighbours, random_positions
 
 MOST_MISSING = 0.25
@@ -33,6 +35,9 @@ class WindowSource:
         masking: what to hide; None = nothing, for fine-tuning and prediction.
         seed: of masks and jitter.
         jitter_s: largest shift of a window's start, within its segment and label.
+        task: what is labelled: `window` (`labels` [B]), `moment` (`position_labels` [B M], M = 1 + patches),
+            or the onset and end of one `event` (`span_labels` [B 2]; see `tracks.one_event`).
+        background: the class that is no event.
         baselines: needed where `patches.baseline`. A channel that a subject's baseline lacks is not real in that
             subject's windows; a `BothwaysWarning` names it.
 
@@ -50,13 +55,16 @@ class WindowSource:
         masking: MaskingConfig | None = None,
         seed: int = 0,
         jitter_s: float = 0.0,
+        task: Task = "window",
+        background: str | None = None,
         baselines: Baselines | None = None,
     ) -> None:
         self.store, self.windows, self.patches, self.masking, self.seed = store, windows, patches, masking, seed
         self.patch_samples = self._patch_samples()
         self.n_patches = windows.window_samples // self.patch_samples
         self.jitter_samples = round(jitter_s * store.signal.sfreq_hz)
-        self.baselines = baselines
+        self.baselines, self.task = baselines, task
+        self.background = windows.classes.index(background) if background in windows.classes else None
         self.together = patches.tokens == "all_channels"
         used = np.unique(windows.recording)
         self.channels = {int(r): self._channels(int(r)) for r in used}
@@ -85,9 +93,10 @@ class WindowSource:
         real = np.zeros((n_batch, most, self.n_patches), dtype=bool)
         log_scale_uv = np.zeros((n_batch, most), dtype=np.float32)
         positions = np.full((n_batch, most, 2, 3), np.nan, dtype=np.float32)
-        for i, (window, epoch, recording) in enumerate(zip(ids.tolist(), epochs.tolist(), recordings.tolist())):
+        starts = [self._start(window, epoch) for window, epoch in zip(ids.tolist(), epochs.tolist())]
+        for i, (window, start, recording) in enumerate(zip(ids.tolist(), starts, recordings.tolist())):
             n = len(self.channels[recording])
-            real[i, :n] = self._read(window, self._start(window, epoch), signals[i, :n])
+            real[i, :n] = self._read(window, start, signals[i, :n])
             log_scale_uv[i, :n] = self.log_scales_uv[recording]
             positions[i, :n] = self.positions[recording]
         batch = {
@@ -95,14 +104,39 @@ class WindowSource:
             "patch_mask": torch.from_numpy(real),
             "log_scale_uv": torch.from_numpy(log_scale_uv),
             "positions": torch.from_numpy(positions),
-            "labels": torch.from_numpy(np.where(self.windows.label[ids] < 0, -100, self.windows.label[ids])),
             "sample_id": torch.from_numpy(ids.astype(np.int64)),
+            **self._labels(ids, recordings, starts),
         }
         if self.patches.baseline:
             batch["baseline"] = torch.from_numpy(self._baseline_of(ids, most))
         if self.masking is not None:
             batch |= self._masks(ids, epochs, recordings, real)
         return batch
+
+    def moment_labels(self) -> Int[np.ndarray, "n N"]:
+        """Returns the class of each patch of each window, as it is cut (not shifted); -100 = none."""
+        places = zip(self.windows.recording.tolist(), self.windows.start.tolist())
+        labels = [moment_labels(*self._track(recording, start)) for recording, start in places]
+        return np.stack(labels) if labels else np.zeros((0, self.n_patches), np.int64)
+
+    def events(self) -> Int[np.ndarray, "n 2"]:
+        """Returns the first and last patch of each window's event, as it is cut; see `tracks.one_event`."""
+        places = zip(self.windows.recording.tolist(), self.windows.start.tolist())
+        return np.array([one_event(*self._track(recording, start)) for recording, start in places]).reshape(-1, 2)
+
+    def _track(self, recording: int, start: int) -> tuple[Track, int, int, int, int | None]:
+        return self.windows.tracks[recording], start, self.n_patches, self.patch_samples, self.background
+
+    def _labels(
+        self, ids: Int[np.ndarray, " B"], recordings: Int[np.ndarray, " B"], starts: list[int]
+    ) -> dict[str, Tensor]:
+        if self.task == "window":
+            return {"labels": torch.from_numpy(np.where(self.windows.label[ids] < 0, IGNORED, self.windows.label[ids]))}
+        tracks = [self._track(recording, start) for recording, start in zip(recordings.tolist(), starts)]
+        if self.task == "event":
+            return {"span_labels": torch.tensor([one_event(*track) for track in tracks])}
+        labels = np.stack([moment_labels(*track) for track in tracks])
+        return {"position_labels": torch.from_numpy(np.insert(labels, 0, IGNORED, axis=1))}  # [B M]
 
     def usable(self) -> Bool[np.ndarray, " n"]:
         """Returns which windows hold at least one real patch, as they are cut (not shifted); reads each once."""

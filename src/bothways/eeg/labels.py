@@ -75,6 +75,8 @@ class Windows:
         window_samples: samples in each window.
         classes: names of the labels, sorted.
         notes: rows that matched nothing, stretches too short for a window, …
+        tracks: where labels are asked for moment by moment, of each recording its labelled stretches in order: first
+            sample, sample after the last, place in `classes`.
     """
 
     recording: Int64[np.ndarray, " n"]
@@ -86,6 +88,7 @@ class Windows:
     window_samples: int
     classes: list[str] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    tracks: Mapping[int, Int64[np.ndarray, "m 3"]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.start)
@@ -98,6 +101,7 @@ class Windows:
             window_samples=self.window_samples,
             classes=self.classes,
             notes=self.notes,
+            tracks=self.tracks,
         )
 
     def counts(self) -> dict[str, Any]:

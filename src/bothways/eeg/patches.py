@@ -163,7 +163,8 @@ class PatchEmbedding(nn.Module):
                 `replacement` [B G N].
 
         Returns:
-            L = 1 + G·N positions, [CLS] first, then channel by channel (G = C, or 1 for all channels together).
+            L = 1 + G·N positions, [CLS] first, then channel by channel (G = C, or 1 for all channels together), and
+            M = 1 + N moments.
         """
         with torch.no_grad():
             features = self.features(batch)
@@ -193,8 +194,15 @@ class PatchEmbedding(nn.Module):
             masked = torch.cat([torch.zeros_like(masked[:, :1]), masked], dim=1)  # [B L]
         hidden = self.Z(torch.cat([cls, content], dim=1) + place)
         attention_mask = torch.cat([torch.ones_like(real[:, 0, :1]), real.flatten(1)], dim=1)  # [B L]
+        moments = torch.arange(1, real.shape[2] + 1, device=real.device).repeat(real.shape[1])  # [T]
         return Embedded(
-            hidden, None if bool(attention_mask.all()) else attention_mask, masked, place, targets, targets_real
+            hidden,
+            None if bool(attention_mask.all()) else attention_mask,
+            masked,
+            place,
+            targets,
+            targets_real,
+            moments=torch.cat([moments.new_zeros(1), moments]),
         )
 
     def _hide(self, content: Float[Tensor, "B T D"], batch: Mapping[str, Tensor]) -> Float[Tensor, "B T D"]:

@@ -36,6 +36,7 @@ def cut_windows(
     rules: LabelConfig | None = None,
     recordings: Collection[int] | None = None,
     spans: Spans | Sequence[Span] | None = None,
+    by_moment: bool = False,
 ) -> Windows:
     """Cuts recordings into windows that lie wholly in one segment: none crosses a gap.
 
@@ -53,6 +54,8 @@ def cut_windows(
         rules: what overlapping labels and the time without a label mean.
         recordings: indices to use; None = all.
         spans: where given, only windows inside these stretches.
+        by_moment: cut each segment from its beginning whatever the labels' edges, and keep them as `tracks`; a window
+            then has the label that covers most of its labelled time.
 
     Raises:
         UserError: no row fits a recording, a name fits several, labels contradict each other, or no window fits.
@@ -68,7 +71,9 @@ def cut_windows(
     background = rules.background if labels is not None else None
     classes = sorted(named | ({background} if background else set()))
     numbers: dict[str | None, int] = {None: -1} | {name: number for number, name in enumerate(classes)}
-    on_grid = labels is not None and windows.min_overlap < 1
+    on_grid = labels is not None and (by_moment or windows.min_overlap < 1)
+    min_overlap = 0.0 if by_moment else windows.min_overlap
+    tracks: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     table: list[tuple[int, int, int, str, int, int]] = []
     said: dict[str, list[str]] = defaultdict(list)
     for index, recording in enumerate(store.recordings):
@@ -82,13 +87,17 @@ def cut_windows(
         for start, stop, subject in _regions(recording, (rows_spans or {}).get(index, []), spans is None, sfreq_hz):
             pieces = list(_pieces(start, stop, labelled, background, apart=on_grid))
             if on_grid:
-                cuts = list(_on_grid(pieces, length, stride, windows.min_overlap, rules.priority))
+                cuts = list(_on_grid(pieces, length, stride, min_overlap, rules.priority))
+                if by_moment:  # the labels follow a window that is shifted
+                    cuts = [(at, label, start, stop - length) for at, label, _, _ in cuts]
                 said["windows_mixed"] += [recording.file] * _n_mixed(pieces, cuts, length)
             else:
                 cuts = list(_inside(pieces, length, stride))
-            said["label_too_short"] += [
-                f"{label} in {recording.file}" for label in _without_window(pieces, cuts, length) if label != background
-            ]
+            if by_moment:
+                tracks[index] += [(a, b, numbers[label]) for a, b, label in pieces if label is not None]
+            else:
+                lost = (label for label in _without_window(pieces, cuts, length) if label != background)
+                said["label_too_short"] += [f"{label} in {recording.file}" for label in lost]
             table += [
                 (index, at, numbers[label], subject or recording.subject, low, high) for at, label, low, high in cuts
             ]
@@ -108,7 +117,7 @@ def cut_windows(
     arrays = [np.array(columns[i], np.int64) for i in (0, 1, 2, 4, 5)]
     return Windows(
         arrays[0], arrays[1], arrays[2], np.array(columns[3], dtype=np.str_), arrays[3], arrays[4],
-        length, classes, notes,
+        length, classes, notes, {index: np.array(rows, np.int64).reshape(-1, 3) for index, rows in tracks.items()},
     )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from bothways.config import (
     PatchConfig,
     S,
     SignalConfig,
+    Task,
     TrainingConfig,
     WindowConfig,
     validate,
@@ -94,12 +95,19 @@ class Sources:
         self.baselines = baselines_of(store, patches)
 
     def of(
-        self, windows: eeg.Windows, *, masking: MaskingConfig | None = None, seed: int = 0, jitter_s: float = 0.0
+        self,
+        windows: eeg.Windows,
+        *,
+        masking: MaskingConfig | None = None,
+        seed: int = 0,
+        jitter_s: float = 0.0,
+        task: Task = "window",
+        background: str | None = None,
     ) -> eeg.WindowSource:
         """Makes the source of a table of windows."""
         return eeg.WindowSource(
-            self.store, windows, self.patches,
-            masking=masking, seed=seed, jitter_s=jitter_s, baselines=self.baselines,
+            self.store, windows, self.patches, masking=masking, seed=seed, jitter_s=jitter_s, task=task,
+            background=background, baselines=self.baselines,
         )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from bothways import eeg, text
 from bothways import walkthrough as paper_room
 from bothways.config import FinetuneConfig, MaskingConfig, ModelConfig, PretrainConfig
 from bothways.errors import UserError
+from bothways.heads import real_moments
 from bothways.inspection import Look, look
 from bothways.masking import Action
 from bothways.run.common import Sources, calibration, check_baseline, with_mains
@@ -280,7 +281,7 @@ def tensors_of(seen: Look, walk: Walk) -> dict[str, np.ndarray]:
         if f"{at}.masked" in walk.tape.arrays:
             at = f"{at}.masked"
         elif array.ndim == 3:  # the span's [1 2 L]
-            array = array[0].T[real]
+            array = array[0].T[real_moments(seen.embedded)[0].numpy()]
         if walk.tape[at].size:
             tensors[at] = array
     for name, loss in seen.losses.items():

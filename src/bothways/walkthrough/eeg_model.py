@@ -212,6 +212,18 @@ def _instead(
     return () if set(instead) <= {-1} else tuple(instead)
 
 
+def _moments(tape: Tape, h: str, tokens: Sequence[tuple[Any, Any]]) -> str:
+    """Averages the positions of each patch's time, the electrodes'; [CLS] stays as it is."""
+    if "H_moments" not in tape.arrays:
+        moment = np.array([0, *(int(n) + 1 for _, n in tokens)])
+        there = np.unique(moment)
+        share = (moment == there[:, None]) / np.bincount(moment)[there][:, None]  # [M L]
+        names = ["[CLS]", *(f"p{n}" for n in there[1:])]
+        tape.give("moments", share, rows=names)
+        tape.do("product", "H_moments", "moments", h, about="the mean over electrodes, moment by moment")
+    return "H_moments"
+
+
 def _heads(
     tape: Tape, config: Mapping[str, Any], weights: Weights, window: Window, h: str, features: Mapping[str, str],
     together: bool, tokens: Sequence[tuple[Any, Any]],
@@ -250,6 +262,8 @@ def _heads(
                 rows = "pooler" if config["pooler"] else "cls"
                 if rows not in tape.arrays:
                     heads.pool(tape, h, weights, config["pooler"])
+            elif not together:
+                rows = _moments(tape, h, tokens)
             classes = head["classes"] if kind != "span" else ("start", "end")
             heads.classifier(tape, at, rows, weights, classes, probability=kind != "span")
             if kind == "sequence":
