@@ -393,6 +393,10 @@ class PretrainConfig(Settings):
 class FinetuneConfig(Settings):
     """`bothways eeg finetune`; `encoder` and `patches` are used by `--from scratch` only."""
 
+    task: Task = "window"
+    """`window`: its label, from [CLS]. `moment`: a label for each patch's time, from all its electrodes. `event`: onset
+    and end of the one event that a window holds, or that it holds none; there is one class beside
+    `labels.background`."""
     encoder: EncoderConfig = EncoderConfig()
     patches: PatchConfig = PatchConfig()
     windows: WindowConfig = WindowConfig()

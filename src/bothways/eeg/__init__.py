@@ -34,6 +34,7 @@ from bothways.eeg.reconstruction import reconstruction_errors
 from bothways.eeg.recording import Event, Note, Recording, Segment, read_recording, true_time_s
 from bothways.eeg.scan import Found, LeftOut, as_paths, ends_with, load, scan
 from bothways.eeg.store import Store, StoredRecording
+from bothways.eeg.tracks import labelled_moments, windows_with_events
 from bothways.eeg.windows import cut_windows, labelled_seconds
 
 __all__ = [
@@ -69,6 +70,7 @@ __all__ = [
     "from_array",
     "from_braindecode",
     "from_mne",
+    "labelled_moments",
     "labelled_seconds",
     "labels_from_events",
     "landmarks",
@@ -84,6 +86,7 @@ __all__ = [
     "spans_s",
     "subject_baselines",
     "true_time_s",
+    "windows_with_events",
     "write_bids_events",
     "write_edf_annotations",
     "write_events_csv",

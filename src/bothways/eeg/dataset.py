@@ -11,9 +11,9 @@ from torch import Tensor
 from bothways.config import MaskingConfig, PatchConfig, Task
 from bothways.draws import generator
 from bothways.eeg.labels import Windows
-from bothways.eeg.tracks import Track, moment_labels, one_event
 from bothways.eeg.patches import LogSpectrum, PatchEmbedding
 from bothways.eeg.store import MISSING, STEP, Store
+from bothways.eeg.tracks import Track, moment_labels, one_event
 from bothways.errors import BothwaysWarning, UserError
 from bothways.heads import IGNORED
 from bothways.masking import actions, block_positions, neighbours, random_positions
@@ -113,16 +113,16 @@ class WindowSource:
             batch |= self._masks(ids, epochs, recordings, real)
         return batch
 
-    def moment_labels(self) -> Int[np.ndarray, "n N"]:
-        """Returns the class of each patch of each window, as it is cut (not shifted); -100 = none."""
-        places = zip(self.windows.recording.tolist(), self.windows.start.tolist())
-        labels = [moment_labels(*self._track(recording, start)) for recording, start in places]
-        return np.stack(labels) if labels else np.zeros((0, self.n_patches), np.int64)
+    def labels(self) -> Int[np.ndarray, "n *k"]:
+        """Returns what is to be learned of each window as it is cut (not shifted), -100 = nothing.
 
-    def events(self) -> Int[np.ndarray, "n 2"]:
-        """Returns the first and last patch of each window's event, as it is cut; see `tracks.one_event`."""
+        By `task`: its class [n], the class of each patch [n N], or the first and last patch of its event [n 2].
+        """
+        if self.task == "window":
+            return np.where(self.windows.label < 0, IGNORED, self.windows.label)
+        read = moment_labels if self.task == "moment" else one_event
         places = zip(self.windows.recording.tolist(), self.windows.start.tolist())
-        return np.array([one_event(*self._track(recording, start)) for recording, start in places]).reshape(-1, 2)
+        return np.array([read(*self._track(recording, start)) for recording, start in places])
 
     def _track(self, recording: int, start: int) -> tuple[Track, int, int, int, int | None]:
         return self.windows.tracks[recording], start, self.n_patches, self.patch_samples, self.background

@@ -104,6 +104,15 @@ class Windows:
             tracks=self.tracks,
         )
 
+    def with_classes(self, classes: list[str]) -> "Windows":
+        """Returns the windows with some of the classes, in another order; what has another one has none."""
+        number = np.array([classes.index(name) if name in classes else -1 for name in self.classes] + [-1])
+        tracks = {}
+        for recording, track in self.tracks.items():
+            kept = track[number[track[:, 2]] >= 0]
+            tracks[recording] = np.column_stack([kept[:, :2], number[kept[:, 2]]])
+        return replace(self, label=number[self.label], classes=classes, tracks=tracks)
+
     def counts(self) -> dict[str, Any]:
         """Returns how many windows there are, of each class and of each subject and class."""
         names = [*self.classes, "(no label)"]

@@ -36,6 +36,7 @@ from bothways.evaluation.multilabel import multilabel_metrics
 from bothways.evaluation.people import alias_groups, person_of, read_aliases, read_names
 from bothways.evaluation.regression import constant_controls, regression_metrics
 from bothways.evaluation.sleep import UNSCORED, stage_metrics
+from bothways.evaluation.spans import best_spans, span_metrics
 from bothways.evaluation.splits import PARTS, Split, check_classes
 from bothways.evaluation.statistics import holm, paired_difference, summarise
 from bothways.evaluation.tally import METRICS
@@ -55,6 +56,7 @@ __all__ = [
     "alias_groups",
     "apply_temperature",
     "band_power",
+    "best_spans",
     "calibration",
     "chance",
     "check_classes",
@@ -86,6 +88,7 @@ __all__ = [
     "score_events",
     "score_samples",
     "score_subjects",
+    "span_metrics",
     "split_subjects",
     "stage_metrics",
     "summarise",

@@ -4,7 +4,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from bothways.errors import BothwaysWarning, UserError
 from bothways.evaluation import (
     Split,
     check_classes,
-    classification_metrics,
     few_subjects,
     split_subjects,
 )
@@ -36,12 +35,11 @@ from bothways.run.common import (
     usable,
 )
 from bothways.run.leaks import check_split, pretraining_overlap
+from bothways.run.tasks import HEADS, head_of, labelled, measured, probabilities, rules_of
 from bothways.training import (
     RunFolder,
     check_place,
-    class_probabilities,
     content_of_run,
-    infer,
     interruptible,
     join,
     load_config_of,
@@ -116,45 +114,46 @@ def finetune(
     if str(start) != SCRATCH:
         check_contract(load_config_of(Path(start)), store)
         earlier = load_manifest(Path(start))
-    given = eeg.find_labels(labels, store, settings.labels)
-    windows = eeg.cut_windows(store, settings.windows, labels=given, rules=settings.labels)
+    rules, task = rules_of(settings), settings.task
+    given = eeg.find_labels(labels, store, rules)
+    windows = eeg.cut_windows(store, settings.windows, labels=given, rules=rules, by_moment=task != "window")
     notes = [note.message for note in windows.notes]
     if split is not None:
         changed = settings.model_dump(include={"train_fraction", "validation_fraction"}, exclude_defaults=True)
         notes += [f"{name} has no effect beside a split file" for name in changed]
     windows = windows.select(windows.label >= 0)
-    classes = windows.classes
-    if len(set(windows.label.tolist())) < 2:
-        counts = ", ".join(f"{n} of {name}" for name, n in windows.counts()["classes"].items())
+    patches = settings.patches if str(start) == SCRATCH else load_config_of(Path(start)).patches
+    assert patches is not None
+    things = labelled(windows, task, rules.background, round(patches.patch_s * store.signal.sfreq_hz))
+    classes, thing = windows.classes, "moment" if task == "moment" else "window"
+    if len(set(things.label.tolist())) < 2:
+        counts = ", ".join(f"{n} of {name}" for name, n in things.counts()["classes"].items())
         why = f" ({'; '.join(notes[:3])})" if notes else ""
+        remedy = "shorten windows.window_s" if task == "window" else "set labels.background"
         raise UserError(
-            f"{labels}: expected windows of two classes or more, got {counts or 'none'}{why}; label more, or shorten "
-            "windows.window_s"
+            f"{labels}: expected {thing}s of two classes or more, got {counts or 'none'}{why}; label more, or {remedy}"
         )
-    if absent := [name for name, n in windows.counts()["classes"].items() if n == 0]:
-        notes.append(
-            f"no window has the label {', '.join(absent)}, which is no class then; shorten windows.window_s, or lower "
-            "windows.min_overlap"
-        )
+    if absent := [name for name, n in things.counts()["classes"].items() if n == 0]:
+        remedy = "windows.window_s, or lower windows.min_overlap" if task == "window" else "patches.patch_s"
+        notes.append(f"no {thing} has the label {', '.join(absent)}, which is no class then; shorten {remedy}")
         classes = [name for name in classes if name not in absent]
-        number = np.array([classes.index(name) if name in classes else -1 for name in windows.classes])
-        windows = replace(windows, label=number[windows.label], classes=classes)
-    people = sorted(set(windows.subject.tolist()))
+        windows, things = windows.with_classes(classes), things.with_classes(classes)
+    people = sorted(set(things.subject.tolist()))
     needed = 2 + (settings.validation_fraction > 0)
     if dry_run and split is None and len(people) < needed:
         notes.append(f"a split needs {needed} people or more, got {len(people)} with labels; add people to train")
-        return _announced({"all": people}, windows, classes, notes + guessed_subjects(store, set(people)), None, {})
-    chosen, without, suspicions = _split(store, windows, settings, split)
+        return _announced({"all": people}, things, classes, notes + guessed_subjects(store, set(people)), None, {})
+    chosen, without, suspicions = _split(store, things, settings, split)
     notes += suspicions
     notes += absent_notes(without, LABELLED)
-    for part, lacking in check_classes(windows.label, windows.subject, chosen, classes).items():
+    for part, lacking in check_classes(things.label, things.subject, chosen, classes).items():
         if part == "train" and lacking and not dry_run:
             raise UserError(f"no training subject has {', '.join(lacking)}; choose another split or seed")
         if lacking and getattr(chosen, part):
-            notes.append(f"the {part} subjects have no window of {', '.join(lacking)}")
+            notes.append(f"the {part} subjects have no {thing} of {', '.join(lacking)}")
     notes += guessed_subjects(store, {*chosen.train, *chosen.validation, *chosen.test})
     parts = {part: getattr(chosen, part) for part in PARTS}
-    plan = _announced(parts, windows, classes, notes, asdict(chosen), without)
+    plan = _announced(parts, things, classes, notes, asdict(chosen), without)
     if chosen.validation:
         plan["pretraining_overlap"] = pretraining_overlap(earlier, store, chosen.validation, chosen)
     if dry_run:
@@ -170,7 +169,8 @@ def finetune(
     with open_run(out, settings, depends_on, team, overwrite=overwrite, force=force, inputs=inputs) as folder:
         if folder.result is not None:
             return {**folder.result, "run": str(out), "finished_before": True}
-        told = _train(folder, start, store, settings, windows, chosen, plan, given.rows, earlier, announce)
+        head = head_of(settings, classes, of_subjects(things, chosen.train))
+        told = _train(folder, start, store, settings, head, windows, chosen, plan, given.rows, earlier, announce)
     return {**told, "finished_before": False}
 
 
@@ -179,6 +179,7 @@ def _train(
     start: str | Path,
     store: eeg.Store,
     settings: FinetuneConfig,
+    head: HeadConfig,
     windows: eeg.Windows,
     chosen: Split,
     plan: dict[str, Any],
@@ -187,21 +188,16 @@ def _train(
     announce: Callable[[dict[str, Any]], None] | None,
 ) -> dict[str, Any]:
     """Trains and finishes the run; returns what is told of it."""
-    classes = plan["classes"]
+    classes, background = plan["classes"], rules_of(settings).background
     training, validation = of_subjects(windows, chosen.train), of_subjects(windows, chosen.validation)
-    head = HeadConfig(
-        kind="sequence",
-        classes=tuple(classes),
-        class_weights=_class_weights(training) if settings.class_weights == "balanced" else (),
-        pool=settings.pool,
-        dropout=settings.head_dropout,
-    )
     model, report, settings = _start(start, store, settings, head)
     assert model.config.patches is not None
     patches, seed = model.config.patches, settings.training.seed
     sources = Sources(store, patches)
     training = usable(sources, training)
-    source = sources.of(training, seed=seed, jitter_s=settings.windows.jitter_s)
+    source = sources.of(
+        training, seed=seed, jitter_s=settings.windows.jitter_s, task=settings.task, background=background
+    )
     if report is None:
         assert isinstance(model.embedding, eeg.PatchEmbedding)
         eeg.fit_spectrum(model.embedding, source)
@@ -211,11 +207,10 @@ def _train(
     evaluate = None
     if len(validation):
         validation = usable(sources, validation)
-        validation_source = sources.of(validation)
+        validation_source = sources.of(validation, task=settings.task, background=background)
 
         def evaluate(m: Model) -> dict[str, Any]:
-            scores = infer(m, validation_source, class_probabilities)
-            return classification_metrics(validation.label, scores, classes, validation.subject, n_bootstrap=200)
+            return measured(validation_source, probabilities(m, validation_source), classes, n_bootstrap=200)
 
     if announce is not None:
         announce(plan)
@@ -301,16 +296,12 @@ def _split(
     return split, absent, notes
 
 
-def _class_weights(windows: eeg.Windows) -> tuple[float, ...]:
-    counts = np.bincount(windows.label, minlength=len(windows.classes))
-    return tuple(float(len(windows) / (len(counts) * n)) for n in counts)
-
-
 def _start(
     start: str | Path, store: eeg.Store, settings: FinetuneConfig, head: HeadConfig
 ) -> tuple[Model, LoadReport | None, FinetuneConfig]:
     """Builds the model; from a run, with its encoder, front end and weights, which the load report accounts for."""
-    heads = {"sequence": head}
+    name = HEADS[settings.task]
+    heads = {name: head}
     seed = settings.training.seed
     if str(start) == SCRATCH:
         settings = settings.model_copy(update={"patches": fill_channels(settings.patches, store)})
@@ -330,10 +321,10 @@ def _start(
     check_sizes(theirs, eeg.build_embedding, weights, str(start))  # before memory is taken for them
     model = Model(config, eeg.build_embedding(config))
     model.initialise(seed)
-    trained = theirs.heads.get("sequence")
+    trained = theirs.heads.get(name)
     if trained is not None and trained.classes != head.classes:
         # A head of as many other classes would fit, and be wrong.
-        weights = {name: tensor for name, tensor in weights.items() if not name.startswith("heads.sequence.")}
+        weights = {name: tensor for name, tensor in weights.items() if not name.startswith(f"heads.{head.kind}.")}
     report = load_weights(model, weights)
     settings = settings.model_copy(update={"encoder": config.encoder, "patches": config.patches})
     return model, report, settings

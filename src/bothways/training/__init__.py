@@ -22,7 +22,13 @@ from bothways.training.checkpoint import (
     save_run,
 )
 from bothways.training.folder import RunFolder, State, check_place, open_run
-from bothways.training.inference import class_probabilities, cls_features, infer
+from bothways.training.inference import (
+    class_probabilities,
+    cls_features,
+    infer,
+    moment_probabilities,
+    span_probabilities,
+)
 from bothways.training.loop import TrainResult, train
 from bothways.training.memory import largest_batch
 from bothways.training.optim import build_optimizer, freeze, learning_rate, learning_rate_at
@@ -65,9 +71,11 @@ __all__ = [
     "load_run",
     "load_tensors",
     "model_card",
+    "moment_probabilities",
     "open_run",
     "run_at",
     "save_model",
     "save_run",
+    "span_probabilities",
     "train",
 ]

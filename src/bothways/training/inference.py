@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bothways.heads import Batch
+from bothways.heads import Batch, real_moments
 from bothways.model import Model
 from bothways.training.parallel import join, put_together, share_of
 from bothways.training.sampler import Source
@@ -48,6 +48,21 @@ def infer(
 def class_probabilities(model: Model, batch: Batch) -> Tensor:
     """Reads the sequence head: probability of each class, [B k]."""
     return model(batch, with_losses=False).predictions["sequence"].softmax(dim=1)
+
+
+def moment_probabilities(model: Model, batch: Batch) -> Tensor:
+    """Reads the position head: probability of each class at each moment but [CLS], [B N k]; NaN where none is real."""
+    output = model(batch, with_losses=False)
+    there = real_moments(output.embedded)  # [B M]
+    scores = output.predictions["position"]  # [R k]
+    probabilities = scores.new_full((*there.shape, scores.shape[1]), torch.nan)
+    probabilities[there] = scores.softmax(dim=1)
+    return probabilities[:, 1:]
+
+
+def span_probabilities(model: Model, batch: Batch) -> Tensor:
+    """Reads the span head: probability of each moment, [CLS] first, to be the start and the end, [B 2 M]."""
+    return model(batch, with_losses=False).predictions["span"].softmax(dim=2)
 
 
 def cls_features(model: Model, batch: Batch) -> Tensor:
