@@ -1,16 +1,12 @@
-"""Windows averaged on a grid, by hand; the laws are in tests/property/test_events.py."""
+"""Labels of moments and of one event, from stretches in samples; what the heads make of them."""
 
-import tracemalloc
+from pathlib import Path
 
 import numpy as np
-import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-<<<<<<<< HEAD:tests/unit/test_eeg_moments.py
-from bothways.config import WindowConfig
-from bothways.eeg import Moments, Segment, cut_windows
-from bothways.errors import UserError
-from stores import a_store, entry
-========
 from bothways import eeg
 from bothways.config import LabelConfig, PatchConfig, WindowConfig
 from bothways.eeg.tracks import moment_labels, one_event
@@ -18,88 +14,80 @@ from bothways.heads import real_moments
 from models import FORMS
 from recordings import noise_uv, write_edf
 from stores import SFREQ_HZ, a_store, entry
->>>>>>>> d6403aa (Fine-tuning of moments and of one event):tests/unit/test_eeg_tracks.py
 
-GAP = [Segment(0, 2000, 0.0), Segment(2000, 3500, 60.0)]  # 20 s, then 15 s from 60 s on, at 100 Hz
-
-
-def p(*values: float) -> np.ndarray:
-    return np.array([[1 - value, value] for value in values])
+TRACK = np.array([[0, 30, 0], [30, 55, 1], [55, 100, 0], [100, 102, 2], [102, 200, 0]])
 
 
-def test_overlapping_windows_are_averaged() -> None:
-    moments = Moments(GAP[:1], 100.0, ["rest", "task"], 5.0)
-    moments.add(np.array([0, 500]), 1000, p(0.25, 0.75))
-    trace = moments.trace()
-    np.testing.assert_array_equal(trace.onset_s, [0, 5, 10, 15])
-    np.testing.assert_array_equal(trace.probabilities[:, 1], [0.25, 0.5, 0.75, np.nan])
-    np.testing.assert_array_equal(trace.covered, [True, True, True, False])
-    assert (trace.classes, trace.step_s, trace.recorded_s, trace.uncovered_s) == (("rest", "task"), 5.0, 20.0, 5.0)
+def test_the_class_that_covers_half_of_a_patch() -> None:
+    assert moment_labels(TRACK, 0, 6, 10).tolist() == [0, 0, 0, 1, 1, 1]  # 50-60: five samples each, the first has it
+    assert moment_labels(TRACK, 2, 3, 16).tolist() == [0, 0, 1]
+    assert moment_labels(TRACK[1:2], 0, 6, 10).tolist() == [-100, -100, -100, 1, 1, 1]
+    assert moment_labels(TRACK[1:2], 1, 6, 10).tolist() == [-100, -100, -100, 1, 1, -100]  # 51-61: four samples
 
 
-def test_a_window_counts_by_its_share_of_a_moment() -> None:
-    moments = Moments(GAP[:1], 100.0, ["rest", "task"], 10.0)
-    moments.add(np.array([0, 250]), np.array([1000, 500]), p(0.2, 0.8))
-    np.testing.assert_allclose(moments.trace().probabilities[:, 1], [(0.2 * 10 + 0.8 * 5) / 15, np.nan])
+def test_an_event_shorter_than_a_patch_is_in_the_patch_that_holds_it() -> None:
+    assert moment_labels(TRACK, 90, 3, 10, background=0).tolist() == [0, 2, 0]
+    assert moment_labels(TRACK, 90, 3, 10).tolist() == [0, 0, 0]
+    assert moment_labels(TRACK, 91, 2, 10, background=0).tolist() == [2, 2]  # a half of it in each
 
 
-def test_the_mean_of_one_number_is_that_number() -> None:
-    for value in np.arange(0.05, 1, 0.05).round(2).tolist():
-        moments = Moments(GAP[:1], 100.0, ["rest", "task"], 0.07)
-        moments.add(np.arange(0, 1000, 13), 1000, p(*[value] * 77))
-        trace = moments.trace()
-        assert set(trace.probabilities[trace.covered, 1]) == {value}
+def test_one_event_as_a_whole() -> None:
+    track = np.array([[30, 55, 1]])
+    assert one_event(track, 0, 6, 10) == (4, 6)
+    assert one_event(track, 30, 6, 10) == (1, 3)
+    assert one_event(track, 60, 6, 10) == (0, 0)
+    assert one_event(track, 55, 6, 10) == (0, 0)
+    assert one_event(track, 31, 6, 10) == (-100, -100)
+    assert one_event(track, 0, 5, 10) == (-100, -100)
+    assert one_event(TRACK, 0, 12, 10, background=0) == (-100, -100)
+    assert one_event(TRACK, 0, 9, 10, background=0) == (4, 6)
 
 
-def test_each_segment_has_its_own_grid_in_true_time() -> None:
-    moments = Moments(GAP, 100.0, ["rest", "task"], 8.0)
-    moments.add(np.array([1000, 2000]), 1000, p(0.0, 1.0))
-    trace = moments.trace()
-    np.testing.assert_array_equal(trace.onset_s, [0, 8, 16, 60, 68])
-    np.testing.assert_array_equal(trace.duration_s, [8, 8, 4, 8, 7])
-    np.testing.assert_array_equal(trace.segment, [0, 0, 0, 1, 1])
-    np.testing.assert_array_equal(trace.probabilities[:, 1], [np.nan, 0, 0, 1, 1])
+@given(
+    edges=st.lists(st.integers(0, 400), min_size=2, max_size=12, unique=True).map(sorted),
+    start=st.integers(0, 200), patch=st.integers(1, 40), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_each_label_is_one_that_touches_the_patch(edges: list[int], start: int, patch: int, seed: int) -> None:
+    labels = np.random.default_rng(seed).integers(0, 3, len(edges) - 1)
+    track = np.array([(a, b, label) for a, b, label in zip(edges, edges[1:], labels) if label])
+    track = track.reshape(-1, 3).astype(np.int64)
+    line = np.full(1000, -100)
+    for a, b, label in track:
+        line[a:b] = label
+    for i, label in enumerate(moment_labels(track, start, 8, patch)):
+        piece = line[start + i * patch : start + (i + 1) * patch]
+        shortest = min([b - a for a, b, other in track if other == label], default=patch)
+        if label == -100:
+            assert max(((piece == k).sum() for k in (1, 2)), default=0) * 2 < 2 * patch
+        else:
+            assert 2 * (piece == label).sum() >= min(patch, shortest)
 
 
-def test_patches_are_windows_and_padding_says_nothing() -> None:
-    moments = Moments(GAP[:1], 100.0, ["rest", "task"], 0.5)
-    patches = np.stack([p(0.1, 0.2, 0.3), p(0.5, 0.6, 0.7)])
-    mask = np.array([[True, True, True], [True, False, True]])
-    moments.add_patches(np.array([0, 500]), 250, 100, patches, mask)  # the last patch is half a second
-    told = moments.trace().probabilities[:, 1]
-    nan = np.nan
-    np.testing.assert_allclose(told[:9], [0.1, 0.1, 0.2, 0.2, 0.3, nan, nan, nan, nan])
-    np.testing.assert_allclose(told[9:16], [nan, 0.5, 0.5, nan, nan, 0.7, nan])
-    assert np.isnan(told[16:]).all()
+EVENTS = [eeg.Span("sub-1.edf", 5.0, 6.0, "seizure"), eeg.Span("sub-1.edf", 13.0, 0.1, "spike")]
+FOUR_S = WindowConfig(window_s=4, stride_s=4)
 
 
-def test_the_step_is_whole_samples() -> None:
-    assert Moments(GAP, 100.0, ["a"], 0.014).trace().step_s == 0.01
-    with pytest.raises(UserError, match=r"step_s: expected a sample \(0.01 s\) or more, got 0.004"):
-        Moments(GAP, 100.0, ["a"], 0.004)
+def cut(**rules: object) -> eeg.Windows:
+    return eeg.cut_windows(a_store(entry(seconds=20)), FOUR_S, EVENTS, rules=LabelConfig(**rules), by_moment=True)
 
 
-@pytest.mark.parametrize(
-    ("start", "values", "message"),
-    [
-        (1500, p(0.5), "inside one segment, got samples 1500 to 2500"),
-        (-1, p(0.5), "inside one segment, got samples -1 to 999"),
-        (2600, p(0.5), "inside one segment, got samples 2600 to 3600"),
-        (0, p(np.nan), "probabilities of 0 to 1"),
-        (0, p(1.5), "probabilities of 0 to 1"),
-        (0, np.ones((1, 3)), r"expected \[1 2\], got \[1, 3\]"),
-    ],
-)
-def test_what_is_no_window_is_refused(start, values, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        Moments(GAP, 100.0, ["rest", "task"], 1.0).add(np.array([start]), 1000, values)
+def test_windows_by_moment_lie_on_a_grid_and_keep_the_stretches() -> None:
+    windows = cut(background="rest")
+    assert windows.classes == ["rest", "seizure", "spike"]
+    assert (windows.start / SFREQ_HZ).tolist() == [0, 4, 8, 12, 16]
+    stretches = [(0, 5, 0), (5, 11, 1), (11, 13, 0), (13, 13.1, 2), (13.1, 20, 0)]
+    assert windows.tracks[0].tolist() == [[round(a * SFREQ_HZ), round(b * SFREQ_HZ), k] for a, b, k in stretches]
+    assert windows.label.tolist() == [0, 1, 1, 0, 0]  # the class of most of its time
+    assert windows.notes == []
+    assert set((windows.latest / SFREQ_HZ).tolist()) == {16}  # the labels follow a window that is shifted
 
 
-<<<<<<<< HEAD:tests/unit/test_eeg_moments.py
-def test_patches_lie_in_their_window() -> None:
-    with pytest.raises(ValueError, match="patches inside 200 samples, got 3 of 100"):
-        Moments(GAP, 100.0, ["a"], 1.0).add_patches(np.array([0]), 200, 100, np.ones((1, 3, 1)))
-========
+def test_without_a_background_the_rest_has_no_label() -> None:
+    windows = cut()
+    assert windows.label.tolist() == [-1, 0, 0, 1, -1]
+    assert [row[2] for row in windows.tracks[0].tolist()] == [0, 1]
+
+
 def test_batches_of_moments_and_of_events(tmp_path: Path) -> None:
     write_edf(tmp_path / "data" / "sub-1.edf", noise_uv(2, 4000, seed=1), ["C3", "C4"])
     store = eeg.prepare([tmp_path / "data"], tmp_path / "store")
@@ -118,34 +106,30 @@ def test_batches_of_moments_and_of_events(tmp_path: Path) -> None:
     source = eeg.WindowSource(store, windows, PatchConfig(patch_s=1.0), task="event", background="rest")
     assert source.labels().tolist() == [[0, 0], [-100, -100], [-100, -100], [0, 0], [0, 0]]
     assert source.batch(ids)["span_labels"].tolist() == source.labels().tolist()
->>>>>>>> d6403aa (Fine-tuning of moments and of one event):tests/unit/test_eeg_tracks.py
 
 
-def test_no_windows_leave_everything_uncovered() -> None:
-    moments = Moments(GAP, 100.0, ["rest", "task"], 1.0)
-    moments.add(np.array([], dtype=int), 1000, np.zeros((0, 2)))
-    assert moments.trace().uncovered_s == 35.0
+def test_the_electrodes_of_a_moment_are_averaged() -> None:
+    """The scores of a moment are those of the mean of its positions; padding and missing patches play no part."""
+    form = FORMS["eeg_moments"]
+    model, batch = form.build(0).double().eval(), form.batch(0)
+    output = model(batch)
+    hidden = torch.full(output.embedded.hidden.shape, torch.nan, dtype=torch.float64)
+    hidden[output.rows.selected] = output.rows.values
+    patch_mask = batch["patch_mask"]  # [B C N]
+    of_patches = hidden[:, 1:].unflatten(1, patch_mask.shape[1:])  # [B C N D]
+    means = torch.stack([of_patches[b, patch_mask[b, :, n], n].mean(0) for b in range(2) for n in range(6)])
+    means = torch.cat([hidden[:, :1], means.view(2, 6, -1)], 1)  # [B M D]
+    linear = model.heads["position"].linear
+    torch.testing.assert_close(output.predictions["position"], linear(means).flatten(0, 1))
+    torch.testing.assert_close(output.predictions["span"], model.heads["span"].linear(means).transpose(1, 2))
 
 
-def test_it_takes_what_cut_windows_gives() -> None:
-    store = a_store(entry("a.edf", pieces_s=[(0.0, 25.0), (100.0, 12.0)]))
-    windows = cut_windows(store, WindowConfig(window_s=10.0, stride_s=5.0))
-    recording = store.recordings[0]
-    moments = Moments(recording.segments, store.signal.sfreq_hz, ["rest", "task"], 1.0)
-    moments.add(windows.start, windows.window_samples, np.full((len(windows), 2), 0.5))
-    trace = moments.trace()
-    assert (trace.recorded_s, trace.uncovered_s) == (37.0, 2.0)
-    assert np.isnan(trace.probabilities[trace.onset_s == 110.0]).all()
-
-
-def test_a_day_of_windows_is_never_held() -> None:
-    n, batch = 86_400, 4096
-    moments = Moments([Segment(0, n * 200, 0.0)], 200.0, ["rest", "task"], 1.0)
-    tracemalloc.start()
-    for at in range(0, n - 60, batch):
-        starts = np.arange(at, min(at + batch, n - 60)) * 200
-        moments.add(starts, 60 * 200, np.full((len(starts), 2), 0.5))
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 200e6
-    assert moments.trace().uncovered_s == 1.0
+def test_a_moment_without_a_real_patch_has_no_score() -> None:
+    form = FORMS["eeg_moments"]
+    model, batch = form.build(0).eval(), form.batch(0)
+    batch["patch_mask"][0, :, 4] = False
+    output = model(batch)
+    assert real_moments(output.embedded).tolist() == [[True] * 5 + [False] + [True], [True] * 7]
+    assert output.predictions["position"].shape == (13, 3)
+    assert output.predictions["span"][0, :, 5].tolist() == [-torch.inf] * 2
+    assert output.losses["position"].sum.isfinite()
