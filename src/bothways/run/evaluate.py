@@ -25,7 +25,6 @@ from bothways.model import Model, check_sizes, load_weights
 from bothways.run.common import SCRATCH, Sources, check_contract, fill_channels, guessed_subjects, of_subjects, usable
 from bothways.run.leaks import check_split, pretraining_overlap
 from bothways.training import (
-    class_probabilities,
     cls_features,
     infer,
     load_config_of,
@@ -52,7 +51,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
         part: `test` or `validation`.
 
     Returns:
-        `run`, `part`, `split`, `classes`, `model` and `controls` (see `evaluation.classification_metrics`), `levels`
+        `run`, `part`, `split`, `classes`, `task`, `model` and `controls` (see `evaluation.classification_metrics`), `levels`
         (`model` and each control per recording, per subject and within subjects: `evaluation.metrics_by_level`),
         `comparisons` (the model with each control: `evaluation.compare_arms`), `temperature` (of the model, fitted on
         `n` windows of `n_subjects` validation people, none of whom is tested: `evaluation.temperature_scaling`),
@@ -76,14 +75,23 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
     assert model.config.patches is not None
     pretraining = None if manifest["from"] == SCRATCH else manifest["pretraining"] or {}
     rows = [eeg.Span(**row) for row in manifest["labels"]]
-    windows = eeg.cut_windows(store, settings.windows, labels=rows, rules=settings.labels)
+    task, rules = settings.task, rules_of(settings)
+    windows = eeg.cut_windows(store, settings.windows, labels=rows, rules=rules, by_moment=task != "window")
+    if task != "window":
+        windows = windows.with_classes(manifest["classes"])
     windows = windows.select(windows.label >= 0)
     tested, training = of_subjects(windows, getattr(split, part)), of_subjects(windows, split.train)
     if len(tested) == 0 or windows.classes != manifest["classes"]:
         raise UserError(f"{run}: no labelled window of the {part} subjects in {store.path}; give the run's own --data")
     sources = Sources(store, model.config.patches)
     tested, training = usable(sources, tested), usable(sources, training)
-    tested_source, training_source = sources.of(tested), sources.of(training)
+    what: dict[str, Any] = {"task": task, "background": rules.background}
+    tested_source, training_source = sources.of(tested, **what), sources.of(training, **what)
+    answers = probabilities(model, tested_source)
+    spans = measured(tested_source, answers, windows.classes)["spans"] if task == "event" else None
+    # From here on what is counted: windows, moments, or windows with an event or none.
+    tested, model_scores = told(tested_source, answers)
+    training = labelled(training, task, rules.background, tested_source.patch_samples)
     notes = check_split(split, store, manifest["data"].get("recordings", []))
     notes += guessed_subjects(store, {*split.train, *getattr(split, part)})
     gone = sorted(set(getattr(split, part)) - set(tested.subject.tolist()))
@@ -98,7 +106,9 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
     except UserError as problem:
         notes.append(f"no band power: {problem}")
     encoder = _pretrained(manifest, notes)
-    if encoder is not None:
+    if encoder is not None and task != "window":
+        notes.append(f"no frozen probe: [CLS] stands for a window, not for each {task}")
+    elif encoder is not None:
         features = infer(encoder, training_source, cls_features)
         try:
             probe = ridge_probe(features, training.label, len(windows.classes), subjects=training.subject.tolist())
@@ -109,7 +119,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
     def metrics(values: np.ndarray) -> dict[str, Any]:
         return classification_metrics(tested.label, values, windows.classes, tested.subject)
 
-    arms = {"model": infer(model, tested_source, class_probabilities), **scores}
+    arms = {"model": model_scores, **scores}
     # The validation people say nothing of themselves.
     held_out = of_subjects(windows, split.validation if part == "test" else ())
     result = {
@@ -117,7 +127,8 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
         "part": part,
         "split": manifest["split"],
         "classes": windows.classes,
-        "model": metrics(arms["model"]),
+        "task": task,
+        "model": metrics(arms["model"]) | ({} if spans is None else {"spans": spans}),
         "controls": {
             "chance": chance(tested.label, windows.classes),
             **{name: metrics(values) for name, values in scores.items()},
@@ -127,7 +138,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
             for name, values in arms.items()
         },
         "comparisons": compare_arms(tested.label, arms, tested.subject, reference="model"),
-        "temperature": _temperature(model, sources, held_out, tested.label, arms["model"]),
+        "temperature": _temperature(model, sources, held_out, what, tested.label, arms["model"]),
         "pretraining_overlap": pretraining_overlap(pretraining, store, getattr(split, part), split),
         "load_report": model.load_report.as_dict(),
         "notes": notes,
@@ -186,20 +197,25 @@ def _band_power(store: eeg.Store, training: eeg.Windows, tested: eeg.Windows, mo
 
 
 def _temperature(
-    model: Model, sources: Sources, validation: eeg.Windows, labels: np.ndarray, probabilities: np.ndarray
+    model: Model,
+    sources: Sources,
+    validation: eeg.Windows,
+    what: dict[str, Any],
+    labels: np.ndarray,
+    scores: np.ndarray,
 ) -> dict[str, Any]:
     """Fits the model's temperature on the validation people, where there are any, and measures it on the tested."""
-    fitted_on = validation.label[:0], probabilities[:0]
+    fitted_on = validation.label[:0], scores[:0]
     n_subjects, why = 0, None if len(validation) else "there are no other people to fit it on"
     if len(validation):
         try:
-            validation = usable(sources, validation)
-            fitted_on = validation.label, infer(model, sources.of(validation), class_probabilities)
-            n_subjects = len(set(validation.subject.tolist()))
+            source = sources.of(usable(sources, validation), **what)
+            things, found = told(source, probabilities(model, source))
+            fitted_on, n_subjects = (things.label, found), len(set(things.subject.tolist()))
         except UserError as problem:
             why = str(problem)
-    told = temperature_scaling(fitted_on, (labels, probabilities))
-    return {**told, "reason": why or told["reason"], "n_subjects": n_subjects}
+    scaled = temperature_scaling(fitted_on, (labels, scores))
+    return {**scaled, "reason": why or scaled["reason"], "n_subjects": n_subjects}
 
 
 def _pretrained(manifest: dict[str, Any], notes: list[str]) -> Model | None:

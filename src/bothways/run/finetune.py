@@ -35,7 +35,7 @@ from bothways.run.common import (
     usable,
 )
 from bothways.run.leaks import check_split, pretraining_overlap
-from bothways.run.tasks import HEADS, head_of, labelled, measured, probabilities, rules_of
+from bothways.run.tasks import head_of, labelled, measured, probabilities, rules_of
 from bothways.training import (
     RunFolder,
     check_place,
@@ -300,8 +300,7 @@ def _start(
     start: str | Path, store: eeg.Store, settings: FinetuneConfig, head: HeadConfig
 ) -> tuple[Model, LoadReport | None, FinetuneConfig]:
     """Builds the model; from a run, with its encoder, front end and weights, which the load report accounts for."""
-    name = HEADS[settings.task]
-    heads = {name: head}
+    heads: dict[str, HeadConfig] = {head.kind: head}
     seed = settings.training.seed
     if str(start) == SCRATCH:
         settings = settings.model_copy(update={"patches": fill_channels(settings.patches, store)})
@@ -321,7 +320,7 @@ def _start(
     check_sizes(theirs, eeg.build_embedding, weights, str(start))  # before memory is taken for them
     model = Model(config, eeg.build_embedding(config))
     model.initialise(seed)
-    trained = theirs.heads.get(name)
+    trained = theirs.heads.get(head.kind)
     if trained is not None and trained.classes != head.classes:
         # A head of as many other classes would fit, and be wrong.
         weights = {name: tensor for name, tensor in weights.items() if not name.startswith(f"heads.{head.kind}.")}

@@ -8,7 +8,7 @@ import numpy as np
 from bothways import eeg
 from bothways.config import FinetuneConfig, HeadConfig, LabelConfig, Task
 from bothways.errors import UserError
-from bothways.evaluation import classification_metrics, span_metrics
+from bothways.evaluation import best_spans, classification_metrics, span_metrics
 from bothways.model import Model
 from bothways.training import class_probabilities, infer, moment_probabilities, span_probabilities
 
@@ -73,6 +73,22 @@ def probabilities(model: Model, source: eeg.WindowSource, advance: Callable[[int
     """Returns a model's answer for each window: classes [n k], by moment [n N k], or starts and ends [n 2 M]."""
     read = {"window": class_probabilities, "moment": moment_probabilities, "event": span_probabilities}
     return infer(model, source, read[task_of(model)], advance=advance)
+
+
+def told(source: eeg.WindowSource, answers: np.ndarray) -> tuple[eeg.Windows, np.ndarray]:
+    """Returns a row for each labelled thing that has an answer, and the probability of each class for it [m k]."""
+    windows, truth = source.windows, source.labels()
+    if source.task == "window":
+        return windows, answers
+    nothing = None if source.background is None else windows.classes[source.background]
+    things = labelled(windows, source.task, nothing, source.patch_samples)
+    if source.task == "moment":
+        scores = answers[truth >= 0]
+        there = np.isfinite(scores).all(1)
+        return things.select(there), scores[there]
+    _, certainty = best_spans(answers[truth[:, 0] >= 0])
+    both = np.stack([1 - certainty, certainty], 1)
+    return things, both if source.background == 0 else both[:, ::-1]
 
 
 def measured(source: eeg.WindowSource, answers: np.ndarray, classes: list[str], **options: Any) -> dict[str, Any]:
