@@ -24,6 +24,7 @@ from bothways.files import write_json
 from bothways.model import Model, check_sizes, load_weights
 from bothways.run.common import SCRATCH, Sources, check_contract, fill_channels, guessed_subjects, of_subjects, usable
 from bothways.run.leaks import check_split, pretraining_overlap
+from bothways.run.tasks import labelled, measured, probabilities, rules_of, told
 from bothways.training import (
     cls_features,
     infer,
@@ -51,7 +52,8 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
         part: `test` or `validation`.
 
     Returns:
-        `run`, `part`, `split`, `classes`, `task`, `model` and `controls` (see `evaluation.classification_metrics`), `levels`
+        `run`, `part`, `split`, `classes`, `task`, `model` and `controls` (see `evaluation.classification_metrics`; of
+        events also `spans`, see `evaluation.span_metrics`), `levels`
         (`model` and each control per recording, per subject and within subjects: `evaluation.metrics_by_level`),
         `comparisons` (the model with each control: `evaluation.compare_arms`), `temperature` (of the model, fitted on
         `n` windows of `n_subjects` validation people, none of whom is tested: `evaluation.temperature_scaling`),
