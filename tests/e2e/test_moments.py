@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import mne
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from bothways import run
@@ -69,3 +71,41 @@ def test_what_a_task_needs_is_said(bursts: dict[str, Path], tmp_path: Path) -> N
     (tmp_path / "two.csv").write_text("\n".join([*rows[:9], *(row.replace("burst", "blink") for row in rows[9:])]))
     with pytest.raises(UserError, match='task = "event": expected one class beside nothing, got blink, burst'):
         tuned({**bursts, "labels": tmp_path / "two.csv"}, tmp_path / "run", 'task="event"')
+
+
+def overlap_s(events: list[dict[str, Any]], onset_s: float, stop_s: float) -> float:
+    shared = [min(e["onset_s"] + e["duration_s"], stop_s) - max(e["onset_s"], onset_s) for e in events]
+    return float(np.maximum(shared, 0).sum())
+
+
+@pytest.mark.parametrize("task", ["moment", "event"])
+def test_events_are_predicted_and_written(bursts: dict[str, Path], tmp_path: Path, task: str) -> None:
+    changes = [f'task="{task}"', 'labels.background="rest"', "training.steps=200", "windows.jitter_s=2"]
+    tuned(bursts, tmp_path / "run", *changes)
+    result = run.predict(
+        tmp_path / "run", [bursts["data"] / "sub-0.edf"], tmp_path / "out", stride_s=2.0, changes=["min_duration_s=2"]
+    )
+    (found,) = result["recordings"]
+    assert result["events_by"]["background"] == ("rest",)
+    rows = [row.split(",") for row in bursts["labels"].read_text().splitlines() if row.startswith("sub-0")]
+    truth = [(float(onset), float(onset) + float(duration)) for _, onset, duration, _ in rows]
+    hit = sum(overlap_s(found["events"], *span) for span in truth)
+    assert hit > 0.75 * sum(stop - start for start, stop in truth)
+    assert hit > 0.6 * sum(event["duration_s"] for event in found["events"])
+    annotations = mne.read_annotations(tmp_path / "out" / "sub-0.edf_annotations.edf")
+    assert annotations.onset.tolist() == pytest.approx([event["onset_s"] for event in found["events"]], abs=1e-6)
+    assert set(annotations.description) == {"burst"}
+    table = pq.read_table(tmp_path / "out" / "sub-0.edf_probabilities.parquet")
+    assert table.num_rows == 120
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {found["csv"], *found["files"], "predictions.json"}
+
+
+def test_a_gap_has_no_event_over_it(bursts: dict[str, Path], tmp_path: Path) -> None:
+    tuned(bursts, tmp_path / "run", 'task="moment"', 'labels.background="rest"', "training.steps=100")
+    signal = alpha_uv("closed", 9, seconds=60)
+    write_edf(tmp_path / "gap.edf", signal, CHANNELS, onsets_s=[0.0, 100.0], record_s=30, plus="D")
+    (found,) = run.predict(tmp_path / "run", [tmp_path / "gap.edf"], tmp_path / "out")["recordings"]
+    assert found["events"]
+    for event in found["events"]:
+        assert not (event["onset_s"] < 30 and event["onset_s"] + event["duration_s"] > 100)
+        assert event["onset_s"] + event["duration_s"] <= 30 or event["onset_s"] >= 100

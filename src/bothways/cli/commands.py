@@ -312,30 +312,35 @@ def predict(
     out_folder: Out,
     baseline: Baseline = None,
     stride_s: Annotated[float | None, typer.Option(help="From one window to the next; as in training.")] = None,
+    events: Annotated[str | None, typer.Option(help="What an event is: szcore, or a TOML.")] = None,
+    changes: Annotated[list[str] | None, typer.Option("--set", help="Of events, e.g. enter=0.7.")] = None,
     notch_hz: Annotated[float | None, typer.Option(help="Mains frequency there; as in training.")] = None,
     subject_from: SubjectFrom = "path",
     unit: Unit = None,
     overwrite: Overwrite = False,
     json: AsJson = False,
 ) -> None:
-    """Predict the class of each window of new recordings; exit 2 if one could not be used (the others are)."""
+    """Predict new recordings: windows, probabilities over time, events (CSV, BIDS, EDF+).
+
+    Exit 2 if one could not be used (the others are).
+    """
     from bothways import run
 
     result = run.predict(
-        run_folder, files, out_folder, baseline=baseline, stride_s=stride_s, notch_hz=notch_hz,
-        subject_from=subject_from, unit=unit,
-        overwrite=overwrite,
+        run_folder, files, out_folder, baseline=baseline, stride_s=stride_s, events=events, changes=changes or (),
+        notch_hz=notch_hz, subject_from=subject_from, unit=unit, overwrite=overwrite,
     )  # fmt: skip
     if json:
         print_json(result)
     else:
-        table = new_table("file", "windows", "predicted", "mean probability", "s without", "written")
+        table = new_table("file", "windows", "predicted", "mean probability", "events", "s without", "written")
         for r in result["recordings"]:
             counts = ", ".join(f"{n} {name}" for name, n in r["counts"].items())
             means = ", ".join(f"{p:.2f} {name}" for name, p in r["mean_probability"].items())
             table.add_row(
-                r["file"], str(r["windows"]), counts, means, f"{r['uncovered_s']:g}", str(out_folder / r["csv"])
-            )
+                r["file"], str(r["windows"]), counts, means, str(len(r["events"])), f"{r['uncovered_s']:g}",
+                str(out_folder / r["csv"]),
+            )  # fmt: skip
         out.print(table)
         said: dict[str, list[str]] = {}
         for r in result["recordings"]:

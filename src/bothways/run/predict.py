@@ -5,20 +5,26 @@ import io
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bothways import eeg
-from bothways.config import FinetuneConfig, WindowConfig, validate
+from bothways.config import EVENT_PRESETS, EventConfig, FinetuneConfig, WindowConfig, load_config, validate
 from bothways.errors import UserError
+from bothways.evaluation import best_spans
 from bothways.files import check_output, new_folder, write_json, write_text
 from bothways.model import Model
 from bothways.progress import progress
 from bothways.run.common import Sources, calibration, check_baseline, usable, with_mains
 from bothways.run.evaluate import finetuned_manifest
-from bothways.training import class_probabilities, infer, load_recipe, load_run, run_at
+from bothways.run.tasks import probabilities, rules_of, task_of
+from bothways.training import load_recipe, load_run, run_at
+
+AT_ONCE = 4096
+"""Windows whose answers are in memory at a time."""
 
 
 def predict(
@@ -28,33 +34,40 @@ def predict(
     *,
     baseline: str | Path | None = None,
     stride_s: float | None = None,
+    events: str | Path | None = None,
+    changes: Sequence[str] = (),
     notch_hz: float | None = None,
     subject_from: str | Path = "path",
     unit: str | None = None,
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Predicts the class of each window of whole recordings, new ones of any format.
+    """Predicts whole recordings, new ones of any format: each window, the classes over time, and events.
 
-    Recordings are filtered, resampled and scaled as the model's contract says. A recording that cannot be used is
-    named with the reason; the others go on.
+    Recordings are filtered, resampled and scaled as the model's contract says. Windows that overlap are averaged on a
+    time grid (a window's stride, or a patch where moments or events are labelled); neither they nor events reach over a
+    gap. A recording that cannot be used is named with the reason; the others go on.
 
     Args:
         run: a fine-tuned run.
         files: recordings, or folders of them, or one.
-        out: folder for `<recording>.csv` (onset_s, duration_s, label, one probability a class) and
-            `predictions.json`.
+        out: folder for `predictions.json` and of each recording `<recording>.csv` (of each window, or moment:
+            onset_s, duration_s, label, one probability a class), `<recording>_events.csv`, the same as BIDS has it
+            (`_events.tsv` with its JSON) and as EDF+ (`_annotations.edf`), and `<recording>_probabilities.parquet`.
         baseline: CSV `file,onset_s,duration_s[,subject]`; needed where the model subtracts a baseline. The
             files that it names are read too, for calibration.
         stride_s: from one window to the next; as in training where not given.
+        events: `szcore` (see `config.EVENT_PRESETS`) or a TOML of `config.EventConfig`; by default an event is where a
+            class other than `labels.background` has a probability of 0.5 or more.
+        changes: `a=value` on top of it.
         notch_hz: mains frequency where the recordings were made; as in training where not given.
         subject_from: see `check`; says whose baseline a recording gets.
         unit: see `check`.
         overwrite: replace `out`.
 
     Returns:
-        `run`, `out`, `recordings` (`file`, `subject`, `csv`, `windows`, `counts`, `mean_probability` of each class,
-        `uncovered_s`: seconds that no usable window covers, `left_out` channels, `notes` with codes), `skipped`,
-        `load_report`.
+        `run`, `out`, `task`, `events_by` (the settings), `recordings` (`file`, `subject`, `csv` and the other `files`,
+        `windows`, `counts`, `mean_probability` of each class, `events`, `uncovered_s`: seconds that no usable window
+        covers, `left_out` channels, `notes` with codes), `skipped`, `load_report`.
 
     Raises:
         UserError: no such run, or none of the recordings can be used.
@@ -70,6 +83,7 @@ def predict(
     windows_config = settings.windows
     if stride_s is not None:
         windows_config = validate(WindowConfig, windows_config.model_dump() | {"stride_s": stride_s}, "predict")
+    rules = _event_rules(settings, events, changes)
     signal = with_mains(run, model.config.signal, notch_hz, "predict")
     check_output(out, overwrite=overwrite, inputs=(*files, run))
     wanted = eeg.scan(files, subject_from)
@@ -95,52 +109,118 @@ def predict(
                 if recording.file not in names:
                     continue
                 try:
-                    done.append(_predict_one(model, sources, index, windows_config, folder))
+                    done.append(_predict_one(model, sources, index, windows_config, rules, folder))
                 except UserError as problem:
                     skipped.append({"file": recording.file, "reason": str(problem)})
                 meter.advance(note=recording.file)
         if not done:
             raise UserError(f"none of {len(wanted)} recordings can be used: {skipped[0]['reason']}")
         result = {
-            "run": str(run), "out": str(out), "recordings": done, "skipped": skipped,
+            "run": str(run), "out": str(out), "task": settings.task, "events_by": rules.model_dump(),
+            "recordings": done, "skipped": skipped,
             "load_report": model.load_report.as_dict(),
         }  # fmt: skip
         write_json(folder / "predictions.json", result)
     return result
 
 
+def _event_rules(settings: FinetuneConfig, events: str | Path | None, changes: Sequence[str]) -> EventConfig:
+    """Returns what makes an event of probabilities; the class of no event is the labels' background."""
+    nothing = rules_of(settings).background
+    background = () if nothing is None else (nothing,)
+    if str(events) in EVENT_PRESETS:
+        return load_config(EventConfig, None, changes, background=background, **EVENT_PRESETS[str(events)])
+    return load_config(EventConfig, None if events is None else Path(events), changes, background=background)
+
+
 def _predict_one(
-    model: Model, sources: Sources, index: int, windows_config: WindowConfig, folder: Path
+    model: Model, sources: Sources, index: int, windows_config: WindowConfig, rules: EventConfig, folder: Path
 ) -> dict[str, Any]:
     store = sources.store
     recording, sfreq_hz = store.recordings[index], store.signal.sfreq_hz
     windows = usable(sources, eeg.cut_windows(store, windows_config, recordings=[index]))
-    scores = infer(model, sources.of(windows), class_probabilities)
-    classes = model.config.heads["sequence"].classes
-    length_s = windows.window_samples / sfreq_hz
+    task, classes = task_of(model), next(iter(model.config.heads.values())).classes
+    source = sources.of(windows)
+    step_s = min(windows_config.stride_s, windows_config.window_s)
+    if task != "window":
+        step_s = source.patch_samples / sfreq_hz
+    moments = eeg.Moments(recording.segments, sfreq_hz, classes, step_s)
+    by_window = []
+    for first in range(0, len(windows), AT_ONCE):
+        part = windows.select(np.arange(first, min(first + AT_ONCE, len(windows))))
+        answers = probabilities(model, sources.of(part))
+        if task == "window":
+            moments.add(part.start, part.window_samples, answers)
+            by_window.append(answers)
+        else:
+            by_patch = _of_spans(answers, classes, rules.background) if task == "event" else answers
+            there = np.isfinite(by_patch).all(2)
+            moments.add_patches(
+                part.start, part.window_samples, source.patch_samples, np.nan_to_num(by_patch), patch_mask=there
+            )
+    trace = moments.trace()
+    found = eeg.find_events(trace, rules)
+    if task == "window":
+        scores = np.concatenate(by_window)
+        onsets_s = [eeg.true_time_s(start / sfreq_hz, recording.segments, sfreq_hz) for start in windows.start.tolist()]
+        durations_s = [windows.window_samples / sfreq_hz] * len(scores)
+    else:
+        scores = trace.probabilities[trace.covered]
+        onsets_s, durations_s = (times[trace.covered].tolist() for times in (trace.onset_s, trace.duration_s))
     lines = io.StringIO()
     table = csv.writer(lines, lineterminator="\n")
     table.writerow(["onset_s", "duration_s", "label", *(f"p_{name}" for name in classes)])
-    for start, row in zip(windows.start.tolist(), scores):
-        onset_s = eeg.true_time_s(start / sfreq_hz, recording.segments, sfreq_hz)
+    for onset_s, duration_s, row in zip(onsets_s, durations_s, scores):
         label = classes[int(row.argmax())]
-        table.writerow([f"{onset_s:.3f}", f"{length_s:.3f}", label, *(f"{p:.6f}" for p in row)])
-    name = recording.file.replace("/", "__") + ".csv"
-    if (folder / name).exists():  # a/x.edf and a__x.edf
-        name = f"{recording.id}__{name}"
-    write_text(folder / name, lines.getvalue())
+        table.writerow([f"{onset_s:.3f}", f"{duration_s:.3f}", label, *(f"{p:.6f}" for p in row)])
+    stem = recording.file.replace("/", "__")
+    if (folder / f"{stem}.csv").exists():  # a/x.edf and a__x.edf
+        stem = f"{recording.id}__{stem}"
+    write_text(folder / f"{stem}.csv", lines.getvalue())
     counts = np.bincount(scores.argmax(1), minlength=len(classes))
-    covered = np.zeros(recording.n_samples, dtype=bool)
-    for start in windows.start:
-        covered[start : start + windows.window_samples] = True
+    notes = [asdict(note) for note in recording.notes]
     return {
         "file": recording.file,
         "subject": recording.subject,
-        "csv": name,
+        "csv": f"{stem}.csv",
+        "files": _write_events(folder, stem, recording, found, trace, notes),
         "windows": len(windows),
         "counts": dict(zip(classes, counts.tolist())),
         "mean_probability": dict(zip(classes, scores.mean(0).round(6).tolist())),
-        "uncovered_s": float((~covered).sum() / sfreq_hz),
+        "events": [asdict(event) for event in found],
+        "uncovered_s": trace.uncovered_s,
         "left_out": recording.left_out,
-        "notes": [asdict(note) for note in recording.notes],
+        "notes": notes,
     }
+
+
+def _of_spans(answers: np.ndarray, classes: Sequence[str], background: Sequence[str]) -> np.ndarray:
+    """Returns the probability of each class at each moment [n N k]: that of the event inside the likeliest span."""
+    spans, certainty = best_spans(answers)
+    moment = np.arange(1, answers.shape[2])
+    inside = (moment >= spans[:, :1]) & (moment <= spans[:, 1:])  # [n N]
+    event = np.where(inside, certainty[:, None], 0.0)
+    return np.stack([1 - event if name in background else event for name in classes], axis=2)
+
+
+def _write_events(
+    folder: Path,
+    stem: str,
+    recording: eeg.StoredRecording,
+    found: list[eeg.PredictedEvent],
+    trace: eeg.Trace,
+    notes: list[dict[str, Any]],
+) -> list[str]:
+    """Writes events and probabilities in all forms; returns the files' names."""
+    start = None if recording.meas_date is None else datetime.fromisoformat(recording.meas_date)
+    if start is not None and start.year not in eeg.EDF_YEARS:
+        notes.append(
+            {"code": "date_not_in_edf", "message": f"EDF cannot state {start:%Y-%m-%d}: annotations have no date"}
+        )
+        start = None
+    names = [f"{stem}_events.csv", f"{stem}_events.tsv", f"{stem}_annotations.edf", f"{stem}_probabilities.parquet"]
+    eeg.write_events_csv(folder / names[0], found, recording.file)
+    eeg.write_bids_events(folder / names[1], found)
+    eeg.write_edf_annotations(folder / names[2], found, start)
+    eeg.write_trace_parquet(folder / names[3], trace)
+    return names
