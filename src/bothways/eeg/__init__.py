@@ -23,6 +23,7 @@ from bothways.eeg.reconstruction import reconstruction_errors
 from bothways.eeg.recording import Event, Note, Recording, Segment, read_recording, true_time_s
 from bothways.eeg.scan import Found, LeftOut, as_paths, ends_with, load, scan
 from bothways.eeg.store import Store, StoredRecording
+from bothways.eeg.trials import hold_trials, is_epochs, read_trials, said_of
 from bothways.eeg.windows import cut_windows
 
 __all__ = [
@@ -53,6 +54,8 @@ __all__ = [
     "from_array",
     "from_braindecode",
     "from_mne",
+    "hold_trials",
+    "is_epochs",
     "labels_from_events",
     "load",
     "parse_label",
@@ -61,7 +64,9 @@ __all__ = [
     "read_labels",
     "read_recording",
     "read_spans",
+    "read_trials",
     "reconstruction_errors",
+    "said_of",
     "scan",
     "subject_baselines",
     "true_time_s",
