@@ -21,6 +21,7 @@ from bothways.errors import BothwaysWarning, UserError
 from bothways.evaluation import LinearControl, classification_metrics, ridge_probe
 from bothways.heads import Batch
 from bothways.model import Model, check_sizes, load_weights
+from bothways.progress import quiet
 from bothways.training import cls_features, infer, load_config_of, load_tensors, run_at, train
 
 __all__ = ["EEGClassifier", "InputError"]
@@ -54,6 +55,7 @@ class EEGClassifier(ClassifierMixin, BaseEstimator):
         notch_hz: mains frequency where the trials were recorded; as in the model where not given.
         changes: further settings of `config.FinetuneConfig`, e.g. `("head_dropout=0.2", "training.layer_decay=0.8")`;
             without `pretrained` also the encoder's and patches', e.g. `("patches.patch_s=0.5",)`.
+        verbose: say how training goes.
         random_state: of the drawn weights, the order of the trials and the validation groups.
 
     Attributes:
@@ -82,6 +84,7 @@ class EEGClassifier(ClassifierMixin, BaseEstimator):
         validation_fraction: float | int = 0.0,
         notch_hz: float | int | None = None,
         changes: Sequence[str] = (),
+        verbose: bool = False,
         random_state: Any = 0,
     ) -> None:
         self.pretrained = pretrained
@@ -96,6 +99,7 @@ class EEGClassifier(ClassifierMixin, BaseEstimator):
         self.validation_fraction = validation_fraction
         self.notch_hz = notch_hz
         self.changes = changes
+        self.verbose = verbose
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> "EEGClassifier":
@@ -119,7 +123,7 @@ class EEGClassifier(ClassifierMixin, BaseEstimator):
         if len(self.classes_) < 2:
             raise InputError(f"expected two classes or more in y, got the class {self.classes_[0]!r} alone")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        with _for_scikit_learn():
+        with _for_scikit_learn(), quiet(not self.verbose):
             self._fit(X, labels, None if groups is None else np.asarray(groups), seed)
         return self
 

@@ -2,7 +2,7 @@
 
 from bothways.eeg.channels import parse_label
 from bothways.eeg.check import check
-from bothways.eeg.dataset import Baselines, WindowSource, fit_spectrum, subject_baselines
+from bothways.eeg.dataset import MOST_MISSING, Baselines, WindowSource, fit_spectrum, subject_baselines
 from bothways.eeg.labels import (
     EVENTS,
     Span,
@@ -17,17 +17,20 @@ from bothways.eeg.labels import (
 from bothways.eeg.objects import from_array, from_braindecode, from_mne
 from bothways.eeg.patches import PatchEmbedding, build_embedding
 from bothways.eeg.preparing import prepare
-from bothways.eeg.preprocess import preprocess
+from bothways.eeg.preprocess import SCALE_SAMPLES, preprocess
 from bothways.eeg.quality import assess
 from bothways.eeg.reconstruction import reconstruction_errors
-from bothways.eeg.recording import Event, Note, Recording, Segment, read_recording, true_time_s
+from bothways.eeg.recording import Event, Note, Recording, Segment, read_recording, true_time_s, unit_in_uv
 from bothways.eeg.scan import Found, LeftOut, as_paths, ends_with, load, scan
-from bothways.eeg.store import Store, StoredRecording
+from bothways.eeg.store import CLIP, Store, StoredRecording
 from bothways.eeg.trials import hold_trials, is_epochs, read_trials, said_of
 from bothways.eeg.windows import cut_windows
 
 __all__ = [
+    "CLIP",
     "EVENTS",
+    "MOST_MISSING",
+    "SCALE_SAMPLES",
     "Baselines",
     "Event",
     "Found",
@@ -70,4 +73,5 @@ __all__ = [
     "scan",
     "subject_baselines",
     "true_time_s",
+    "unit_in_uv",
 ]
