@@ -4,13 +4,13 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import GroupShuffleSplit, StratifiedShuffleSplit
-from sklearn.utils import check_array, check_consistent_length, check_random_state, column_or_1d
+from sklearn.utils import assert_all_finite, check_array, check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -76,8 +76,8 @@ class EEGClassifier(ClassifierMixin, BaseEstimator):
         ch_names: Sequence[str] | None = None,
         sfreq_hz: float | int | None = None,
         unit: str | None = None,
-        mode: Literal["full", "frozen"] = "full",
-        scale_by: Literal["trial", "group"] = "trial",
+        mode: str = "full",
+        scale_by: str = "trial",
         steps: int = 300,
         learning_rate: float = 3e-4,
         batch_size: int = 16,
@@ -117,11 +117,12 @@ class EEGClassifier(ClassifierMixin, BaseEstimator):
         check_is_one_of("scale_by", self.scale_by, ("trial", "group"))
         X = self._trials(X)
         y = column_or_1d(y, warn=True)
+        assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         check_consistent_length(X, y, groups)
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise InputError(f"expected two classes or more in y, got the class {self.classes_[0]!r} alone")
+            raise InputError(f"y: expected two classes or more, got 1 class, {self.classes_[0]}; label others, too")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         with _for_scikit_learn(), quiet(not self.verbose):
             self._fit(X, labels, None if groups is None else np.asarray(groups), seed)

@@ -22,7 +22,7 @@ from bothways.training.checkpoint import (
     save_run,
 )
 from bothways.training.folder import RunFolder, State, check_place, open_run
-from bothways.training.inference import class_probabilities, cls_features, infer
+from bothways.training.inference import class_probabilities, cls_features, infer, stream
 from bothways.training.loop import TrainResult, train
 from bothways.training.memory import largest_batch
 from bothways.training.optim import build_optimizer, freeze, learning_rate, learning_rate_at
@@ -69,5 +69,6 @@ __all__ = [
     "run_at",
     "save_model",
     "save_run",
+    "stream",
     "train",
 ]
