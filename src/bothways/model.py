@@ -62,18 +62,19 @@ class Model(nn.Module):
                 losses[name] = head.loss(predictions[name], embedded, batch)
         return Output(predictions, losses, embedded, rows)
 
-    def features(self, batch: Batch, pool: Literal["cls", "mean"] = "cls") -> Float[Tensor, "B D"]:
+    def features(self, batch: Batch, pool: Literal["cls", "mean", "both"] = "cls") -> Float[Tensor, "B F"]:
         """Returns one vector of the encoder for each sequence, without pooler and heads; nothing may be masked.
 
         Args:
             batch: as the front end wants it.
-            pool: `cls` = [CLS]; `mean` = the mean of the real positions besides it.
+            pool: `cls` = [CLS]; `mean` = the mean of the real positions besides it; `both` = side by side, F = 2 D.
         """
         embedded: Embedded = self.embedding(batch)
         if pool == "cls":
             return self.encoder(embedded.hidden, embedded.attention_mask, _first(embedded)).cls()
         rows = self.encoder(embedded.hidden, embedded.attention_mask, real_positions(embedded))
-        return content_mean(rows, embedded)
+        mean = content_mean(rows, embedded)
+        return torch.cat([rows.cls(), mean], dim=1) if pool == "both" else mean
 
     def _heads(self) -> dict[str, Head]:
         return {name: head for name, head in self.heads.items() if isinstance(head, Head)}

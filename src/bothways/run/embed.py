@@ -140,7 +140,7 @@ def embed(
             _writer(out, POOLS[pool], size, len(windows), overwrite) as writer,
             progress("embed", len(windows), "windows") as meter,
         ):
-            for ids, values in _embedded(model, source, POOLS[pool]):
+            for ids, values in _embedded(model, source, pool):
                 writer.add(_rows(store, windows, ids), values)
                 if plot:
                     here = (picked >= ids[0]) & (picked <= ids[-1])
@@ -174,12 +174,12 @@ def _cutting(run: Path) -> tuple[WindowConfig, LabelConfig]:
 
 
 def _embedded(
-    model: Model, source: eeg.WindowSource, pools: Sequence[str]
+    model: Model, source: eeg.WindowSource, pool: Any
 ) -> Iterator[tuple[np.ndarray, Float32[np.ndarray, "n D"]]]:
     """Yields the places of some windows and their embeddings, side by side where there are two of each."""
 
     def read(m: Model, batch: Any) -> torch.Tensor:
-        return torch.cat([m.features(batch, one) for one in pools], dim=1)  # type: ignore[arg-type]
+        return m.features(batch, pool)
 
     everything = np.arange(len(source))
     for start in range(0, len(everything), TOGETHER):
