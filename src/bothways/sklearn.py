@@ -47,7 +47,7 @@ class EEGClassifier(ClassifierMixin, BaseEstimator):
         scale_by: whose median and robust SD scale a trial. `trial` = its own, so what is predicted of it depends on no
             other. `group` = those of its group in `groups`, as `bothways eeg prepare` has it for the windows of a
             recording; without groups all trials of a call are one.
-        steps: of training, of `full`.
+        n_steps: of training, of `full`.
         learning_rate: its peak.
         batch_size: trials in a step.
         validation_fraction: share of the groups (of the trials, where there are none) that are not trained on; the
@@ -78,7 +78,7 @@ class EEGClassifier(ClassifierMixin, BaseEstimator):
         unit: str | None = None,
         mode: str = "full",
         scale_by: str = "trial",
-        steps: int = 300,
+        n_steps: int = 300,
         learning_rate: float = 3e-4,
         batch_size: int = 16,
         validation_fraction: float | int = 0.0,
@@ -93,7 +93,8 @@ class EEGClassifier(ClassifierMixin, BaseEstimator):
         self.unit = unit
         self.mode = mode
         self.scale_by = scale_by
-        self.steps = steps
+        # Not `steps`: moabb takes what has such an attribute for a Pipeline.
+        self.n_steps = n_steps
         self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.validation_fraction = validation_fraction
@@ -129,7 +130,7 @@ class EEGClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def _fit(self, X: Any, labels: np.ndarray, groups: np.ndarray | None, seed: int) -> None:
-        training: dict[str, Any] = {"steps": int(self.steps), "batch_size": int(self.batch_size), "seed": seed}
+        training: dict[str, Any] = {"steps": int(self.n_steps), "batch_size": int(self.batch_size), "seed": seed}
         training |= {"learning_rate": float(self.learning_rate)}
         settings = load_config(FinetuneConfig, None, self.changes, training=training)
         if settings.training.batch_size == "auto":

@@ -32,7 +32,7 @@ SMALL = ("encoder.num_hidden_layers=1", "encoder.hidden_size=16", "encoder.num_a
          "encoder.intermediate_size=32", 'patches.features=["spectrum"]')  # fmt: skip
 ARRAY: dict[str, Any] = {"ch_names": CHANNELS, "sfreq_hz": 200, "unit": "uV"}
 FROZEN: dict[str, Any] = {"mode": "frozen", "changes": SMALL, **ARRAY}
-SHORT: dict[str, Any] = {"steps": 20, "learning_rate": 5e-3, "changes": SMALL, **ARRAY}
+SHORT: dict[str, Any] = {"n_steps": 20, "learning_rate": 5e-3, "changes": SMALL, **ARRAY}
 
 
 def people(n: int = 3, each: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -169,7 +169,7 @@ def test_groups_are_routed() -> None:
 
 
 def test_clones_and_pickles() -> None:
-    fitted = EEGClassifier(**{**SHORT, "steps": 5}, random_state=4).fit(X, Y)
+    fitted = EEGClassifier(**{**SHORT, "n_steps": 5}, random_state=4).fit(X, Y)
     again = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
     np.testing.assert_array_equal(clone(fitted).fit(X, Y).predict_proba(X), fitted.predict_proba(X))
@@ -252,6 +252,7 @@ def test_epochs_carry_what_an_array_needs() -> None:
 def test_what_moabb_calls() -> None:
     """Its evaluations encode labels, clone a pipeline, fit it on arrays in microvolts (or Epochs), score by AUC."""
     y = LabelEncoder().fit_transform(Y)
+    assert not hasattr(EEGClassifier(), "steps")  # what has them is a Pipeline to moabb
     for data, names in ((X, ARRAY), (epochs_of(X, Y), {})):
         pipeline = make_pipeline(EEGClassifier(mode="frozen", changes=SMALL, **names))
         for train, test in GroupKFold(3).split(y, y, WHOSE):
@@ -266,7 +267,7 @@ def test_what_moabb_calls() -> None:
 @pytest.mark.parametrize("mode", ["frozen", "full"])
 def test_a_runs_encoder_is_used(tmp_path: Path, mode: Any) -> None:
     folder = run_of(tmp_path / "run")
-    fitted = EEGClassifier(str(folder), mode=mode, steps=1, learning_rate=1e-9, **ARRAY).fit(X, Y)
+    fitted = EEGClassifier(str(folder), mode=mode, n_steps=1, learning_rate=1e-9, **ARRAY).fit(X, Y)
     drawn = Model(fitted.model_.config, build_embedding(fitted.model_.config))
     drawn.initialise(5)
     for name, weight in drawn.encoder.state_dict().items():
@@ -288,7 +289,7 @@ def test_what_a_run_and_trials_do_not_share(tmp_path: Path) -> None:
 
 
 def test_whole_groups_are_held_out() -> None:
-    options = {**SHORT, "steps": 10, "changes": (*SMALL, "training.patience=2", "training.evaluations=5")}
+    options = {**SHORT, "n_steps": 10, "changes": (*SMALL, "training.patience=2", "training.evaluations=5")}
     fitted = EEGClassifier(**options, validation_fraction=1 / 3).fit(X, Y, WHOSE)
     assert fitted.validation_["n"] == 6
     assert len(fitted.validation_["subjects"]) == 1
