@@ -31,6 +31,8 @@ MAY_IMPORT = {
     "inspection": TO_MODEL,
     "report": {"errors", "files"},
     "walkthrough": set(),
+    "nn": TO_MODEL | {"eeg", "training"},
+    "sklearn": BELOW_RUN,
     "run": BELOW_RUN,
     "cli": {"errors", "config", "run"},
     "__init__": {"run"},  # `bothways.load`, imported when it is called

@@ -113,7 +113,15 @@ def read_json(path: Path, most_bytes: int = 2**30) -> Any:
         raise UserError(f"{path}: expected JSON, but it cannot be read ({problem})") from None
 
 
-OURS = ("store.json", "manifest.json", "predictions.json", "training.json", "metrics.jsonl", "splits.json")
+OURS = (
+    "store.json",
+    "manifest.json",
+    "predictions.json",
+    "embeddings.json",
+    "training.json",
+    "metrics.jsonl",
+    "splits.json",
+)
 """One of these lies in every folder that a command writes: only such a folder is ever replaced."""
 _NO_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES}
 

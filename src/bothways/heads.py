@@ -53,7 +53,7 @@ class Head(nn.Module):
 
     def rows(self, embedded: Embedded) -> Bool[Tensor, "B L"]:
         """Returns the positions that the head reads."""
-        return first_positions(_real(embedded))
+        return first_positions(real_positions(embedded))
 
     def forward(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Tensor:
         """Predicts from the encoder's output; `pooled` is [CLS], through the pooler where the model has one."""
@@ -68,7 +68,8 @@ class Head(nn.Module):
         raise NotImplementedError
 
 
-def _real(embedded: Embedded) -> Bool[Tensor, "B L"]:
+def real_positions(embedded: Embedded) -> Bool[Tensor, "B L"]:
+    """Returns which positions are no padding."""
     mask = embedded.attention_mask
     return torch.ones_like(embedded.hidden[..., 0], dtype=torch.bool) if mask is None else mask
 
@@ -77,6 +78,14 @@ def _masked(embedded: Embedded) -> Bool[Tensor, "B L"]:
     if embedded.masked is None:
         raise ValueError("this head rebuilds hidden positions, but the batch hides none; give it masked positions")
     return embedded.masked
+
+
+def content_mean(rows: Rows, embedded: Embedded) -> Float[Tensor, "B D"]:
+    """Returns the mean of each sequence's real positions without [CLS], which is no content; 0 where there is none."""
+    content = real_positions(embedded) & ~first_positions(real_positions(embedded))
+    sequence = content.nonzero()[:, 0]
+    sums = torch.zeros_like(embedded.hidden[:, 0]).index_add(0, sequence, rows.take(content))
+    return sums / content.sum(1, keepdim=True).clamp_min(1)
 
 
 class Reconstruction(Head):
@@ -131,7 +140,7 @@ class ClsReconstruction(Reconstruction):
 
     def rows(self, embedded: Embedded) -> Bool[Tensor, "B L"]:
         """Returns [CLS] alone."""
-        return first_positions(_real(embedded))
+        return first_positions(real_positions(embedded))
 
     def forward(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "R F"]:
         """Predicts the features of the masked positions from their sequence's [CLS]."""
@@ -155,7 +164,7 @@ class MaskedLanguageModel(Head):
 
     def rows(self, embedded: Embedded) -> Bool[Tensor, "B L"]:
         """Returns the masked positions; all real ones where none is masked (to look at predictions)."""
-        return _real(embedded) if embedded.masked is None else embedded.masked
+        return real_positions(embedded) if embedded.masked is None else embedded.masked
 
     def forward(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "R V"]:
         """Scores every token of the vocabulary at the positions of `rows`."""
@@ -206,16 +215,13 @@ class Sequence(Head):
 
     def rows(self, embedded: Embedded) -> Bool[Tensor, "B L"]:
         """Returns [CLS], or every real position for the mean."""
-        return super().rows(embedded) if self.config.pool == "cls" else _real(embedded)
+        return super().rows(embedded) if self.config.pool == "cls" else real_positions(embedded)
 
     def pool(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
         """Returns one vector for each sequence; the mean leaves [CLS] out, for it is no content."""
         if self.config.pool == "cls":
             return pooled
-        content = _real(embedded) & ~first_positions(_real(embedded))
-        sequence = content.nonzero()[:, 0]
-        sums = torch.zeros_like(embedded.hidden[:, 0]).index_add(0, sequence, rows.take(content))
-        return sums / content.sum(1, keepdim=True).clamp_min(1)
+        return content_mean(rows, embedded)
 
     def forward(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "B k"]:
         """Scores the classes of each sequence."""
@@ -232,7 +238,7 @@ class Sequence(Head):
 
 def real_moments(embedded: Embedded) -> Bool[Tensor, "B M"]:
     """Returns which moments have a real position; of text, and where a position is a moment of its own, M = L."""
-    real = _real(embedded)
+    real = real_positions(embedded)
     if embedded.moments is None:
         return real
     there = torch.zeros(len(real), int(embedded.moments.max()) + 1, dtype=torch.bool, device=real.device)
@@ -243,7 +249,7 @@ def real_moments(embedded: Embedded) -> Bool[Tensor, "B M"]:
 
 def _in_time(rows: Rows, embedded: Embedded) -> Float[Tensor, "R D"]:
     """Returns one vector for each real moment, row-major: the mean of its positions, the electrodes'."""
-    real = _real(embedded)
+    real = real_positions(embedded)
     hidden = rows.take(real)
     if embedded.moments is None:
         return hidden
@@ -269,7 +275,7 @@ class Position(Head):
 
     def rows(self, embedded: Embedded) -> Bool[Tensor, "B L"]:
         """Returns every real position."""
-        return _real(embedded)
+        return real_positions(embedded)
 
     def forward(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "R k"]:
         """Scores the classes of each real moment (`real_moments`, row-major)."""
@@ -293,7 +299,7 @@ class Span(Head):
 
     def rows(self, embedded: Embedded) -> Bool[Tensor, "B L"]:
         """Returns every real position."""
-        return _real(embedded)
+        return real_positions(embedded)
 
     def forward(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "B 2 M"]:
         """Scores each moment, [CLS] first, as start and as end; padding gets minus infinity."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from bothways.config import ModelConfig
 from bothways.encoder import Embedded, Encoder, Rows, first_positions
 from bothways.errors import UserError
-from bothways.heads import Batch, Head, LossSum, Pooler, build_head
+from bothways.heads import Batch, Head, LossSum, Pooler, build_head, content_mean, real_positions
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,19 @@ class Model(nn.Module):
                 losses[name] = head.loss(predictions[name], embedded, batch)
         return Output(predictions, losses, embedded, rows)
 
-    def features(self, batch: Batch) -> Float[Tensor, "B D"]:
-        """Returns the encoder's [CLS] vectors, without pooler and heads; nothing may be masked."""
+    def features(self, batch: Batch, pool: Literal["cls", "mean", "both"] = "cls") -> Float[Tensor, "B F"]:
+        """Returns one vector of the encoder for each sequence, without pooler and heads; nothing may be masked.
+
+        Args:
+            batch: as the front end wants it.
+            pool: `cls` = [CLS]; `mean` = the mean of the real positions besides it; `both` = side by side, F = 2 D.
+        """
         embedded: Embedded = self.embedding(batch)
-        return self.encoder(embedded.hidden, embedded.attention_mask, _first(embedded)).cls()
+        if pool == "cls":
+            return self.encoder(embedded.hidden, embedded.attention_mask, _first(embedded)).cls()
+        rows = self.encoder(embedded.hidden, embedded.attention_mask, real_positions(embedded))
+        mean = content_mean(rows, embedded)
+        return torch.cat([rows.cls(), mean], dim=1) if pool == "both" else mean
 
     def _heads(self) -> dict[str, Head]:
         return {name: head for name, head in self.heads.items() if isinstance(head, Head)}

@@ -6,11 +6,23 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 console = Console(stderr=True)
+_quiet = ContextVar("quiet", default=False)
+
+
+@contextmanager
+def quiet(wanted: bool = True) -> Iterator[None]:
+    """Says nothing of the progress of what runs inside, in this thread."""
+    before = _quiet.set(wanted or _quiet.get())
+    try:
+        yield
+    finally:
+        _quiet.reset(before)
 
 
 class Meter:
@@ -70,7 +82,7 @@ def progress(title: str, total: int, unit: str, *, every_s: float = 10.0, done: 
         every_s: off a terminal, the least time between two lines.
         done: units finished before, which do not count for the rate.
     """
-    silent = os.environ.get("RANK", "0") != "0"  # of several processes the first one speaks for all
+    silent = _quiet.get() or os.environ.get("RANK", "0") != "0"  # of several processes the first one speaks for all
     if silent or not console.is_terminal:
         meter = Meter(title, total, unit, None, math.inf if silent else every_s, done)
         yield meter

@@ -69,6 +69,13 @@ def sections() -> list[dict[str, Any]]:
             "arms": [{"label": "a", "values": [0.7, 0.8]}, {"label": "b", "values": [0.75, 0.85]}],
         },
         {
+            "kind": "scatter",
+            "title": "Scatter",
+            "x_label": "PC 1",
+            "y_label": "PC 2",
+            "series": [{"label": NASTY, "x": [0.0, 1.0], "y": [2.0, 4.0]}, {"label": "b", "x": [3], "y": [-1]}],
+        },
+        {
             "kind": "bars",
             "title": "Bars",
             "unit": "error",
@@ -144,7 +151,7 @@ def test_nothing_from_outside_and_nothing_injected(html: str) -> None:
     assert page.outside == ["data:,"]
     assert not re.search(r"https?://|@import|url\(", html)
     assert len(set(page.ids)) == len(page.ids)
-    assert page.tags.count("figure") == 8
+    assert page.tags.count("figure") == 9
     assert page.tags.count("section") == len(sections())
     assert "NaN" not in html
     assert "None" not in html
@@ -155,7 +162,7 @@ def test_the_numbers_are_in_the_page_as_json(html: str) -> None:
     page.feed(html)
     data = json.loads(page.scripts[0])
     assert data["title"] == NASTY
-    drawn = data["sections"][7]
+    drawn = data["sections"][8]
     assert drawn["ch_names"][1] == NASTY
     assert {len(signal) for signal in drawn["signals_uv"]} == {len(drawn["times_s"])} == {2000}
     assert drawn["signals_uv"][1][100] is None
@@ -167,6 +174,7 @@ def test_what_is_read_in_the_page(html: str) -> None:
     assert '<td class="number best">0.900<span class="hidden"> (best)</span></td>' in html
     assert "1\u202f200\u202f000" in html
     assert "a 0.750 ± 0.071; b 0.800 ± 0.071; chance 0.5" in html
+    assert "2 points around 0.5, 3; b: 1 points around 3, −1" in html
     assert "75 %" in html
     assert "model, calibration error 0.125: sure 0.55 right 0.667 (n = 3), sure 0.95 right 1 (n = 1)" in html
     assert 'd="M55.0 33.33L95.0 0.0"' in html
@@ -202,6 +210,9 @@ def test_no_spike_is_lost_in_drawing() -> None:
         ({"kind": "curve", "series": [{"x": [1, 2], "y": [0.0]}]}, "as many y as x"),
         ({"kind": "curve", "series": [{"x": [1], "y": [None]}]}, "at least one value"),
         ({"kind": "dots", "arms": [{"label": "a", "values": []}]}, "at least one finite value"),
+        ({"kind": "scatter", "series": [{"x": [1, 2], "y": [0.0]}]}, "as many y as x"),
+        ({"kind": "scatter", "series": [{"x": [1], "y": [None]}]}, "expected points, all of them finite"),
+        ({"kind": "scatter", "series": []}, "expected points, all of them finite"),
         ({"kind": "bars", "groups": ["a"], "series": [{"values": [1, 2]}]}, "expected 1 values"),
         ({"kind": "confusion", "classes": ["a"], "matrix": [[1, 2]]}, "matrix of 1 × 1"),
         ({"kind": "reliability", "series": [{"bins": []}]}, "at least one bin in each series"),
@@ -267,6 +278,13 @@ def test_numbers_as_they_are_written() -> None:
         "2e−6",
         "7",
     ]
+
+
+def test_points_lie_where_they_are() -> None:
+    series = [{"label": str(k), "x": [0, 10], "y": [0, 100 - k]} for k in range(8)]
+    view = plots.scatter({"series": series})
+    assert view["paths"][0] == "M0.0 100.0h0M100.0 0.0h0"
+    assert (view["color"], view["ring"]) == ([0, 1, 2, 3, 4, 5, 0, 1], [False] * 6 + [True] * 2)
 
 
 def test_ticks_are_round_and_cover_the_range() -> None:

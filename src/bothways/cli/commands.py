@@ -16,6 +16,7 @@ from bothways.cli.printing import (
     number,
     out,
     print_checked,
+    print_embedded,
     print_evaluation,
     print_json,
     print_notes,
@@ -348,6 +349,39 @@ def predict(
         print_notes(said)
         for skipped in result["skipped"]:
             out.print(f"skipped {skipped['file']}: {bare_reason(skipped)}")
+    raise typer.Exit(2 if result["skipped"] else 0)
+
+
+@eeg.command(epilog="Example: bothways eeg embed run store --out embeddings.parquet --plot map.html")
+def embed(
+    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A pretrained or fine-tuned run.")],
+    data: Annotated[list[Path], typer.Argument(help="A store; or recordings, or folders of them.")],
+    out_place: Annotated[Path, typer.Option("--out", help="FILE.parquet, FILE.npy (and FILE.csv), or a folder.")],
+    pool: Annotated[str, typer.Option(help="cls = [CLS], mean = mean of the patches, or both.")] = "cls",
+    labels: Annotated[str | None, typer.Option(help="As for finetune: events, a CSV, a hypnogram.")] = None,
+    stride_s: Annotated[float | None, typer.Option(help="From one window to the next; as in training.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write a page with PCA and t-SNE to it.")] = None,
+    colour: Annotated[str | None, typer.Option(help="Of the plot: label, subject or file.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the plot.")] = 0,
+    baseline: Baseline = None,
+    notch_hz: Annotated[float | None, typer.Option(help="Mains frequency there; as in training.")] = None,
+    subject_from: SubjectFrom = "path",
+    unit: Unit = None,
+    overwrite: Overwrite = False,
+    json: AsJson = False,
+) -> None:
+    """Write the encoder's vector of each window; exit 2 if a recording could not be used (the others are)."""
+    from bothways import run
+
+    result = run.embed(
+        run_folder, data, out_place, pool=pool, labels=labels, stride_s=stride_s, baseline=baseline,
+        notch_hz=notch_hz, subject_from=subject_from, unit=unit, plot=plot, colour=colour, seed=seed,
+        overwrite=overwrite,
+    )  # fmt: skip
+    if json:
+        print_json(result)
+    else:
+        print_embedded(result)
     raise typer.Exit(2 if result["skipped"] else 0)
 
 

@@ -183,6 +183,30 @@ def print_overlap(overlap: dict[str, Any], part: str) -> None:
     out.print(f"overlap of the {part} people with pretraining: {overlap['kind']}{which}")
 
 
+def print_embedded(result: dict[str, Any]) -> None:
+    """Prints what `embed` wrote and left out."""
+    said: dict[str, list[str]] = {}
+    for r in result["recordings"]:
+        collect(said, r)
+        if n := r["unusable_windows"]:
+            said.setdefault("unusable windows", []).append(f"{n} of {r['file']} hold no usable patch")
+    print_notes(said)
+    for note in result["notes"]:
+        out.print(note)
+    for skipped in result["skipped"]:
+        out.print(f"skipped {skipped['file']}: {bare_reason(skipped)}")
+    of_labels = "".join(f", {n} {name}" for name, n in result["labels"].items())
+    out.print(
+        f"{result['windows']} windows of {result['window_s']:g} s, {result['size']} numbers for each of "
+        f"{' and '.join(result['pools'])}{of_labels}"
+    )
+    if plot := result["plot"]:
+        share, chance = plot["same_neighbour"], plot["by_chance"]
+        out.print(f"nearest neighbour of the same {plot['colour']}: {share:.0%}, by chance {chance:.0%}")
+    for file in result["files"]:
+        out.print(f"written: {file}")
+
+
 def print_json(value: dict[str, Any]) -> None:
     """Prints a result as JSON."""
     print(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))

@@ -2,7 +2,7 @@
 
 from bothways.eeg.channels import parse_label
 from bothways.eeg.check import check
-from bothways.eeg.dataset import Baselines, WindowSource, fit_spectrum, subject_baselines
+from bothways.eeg.dataset import MOST_MISSING, Baselines, WindowSource, fit_spectrum, subject_baselines
 from bothways.eeg.events import PredictedEvent, find_events, spans_s
 from bothways.eeg.export import (
     EDF_YEARS,
@@ -28,18 +28,22 @@ from bothways.eeg.moments import Moments, Trace
 from bothways.eeg.objects import from_array, from_braindecode, from_mne
 from bothways.eeg.patches import PatchEmbedding, build_embedding
 from bothways.eeg.preparing import prepare
-from bothways.eeg.preprocess import preprocess
+from bothways.eeg.preprocess import SCALE_SAMPLES, preprocess
 from bothways.eeg.quality import assess
 from bothways.eeg.reconstruction import reconstruction_errors
-from bothways.eeg.recording import Event, Note, Recording, Segment, read_recording, true_time_s
+from bothways.eeg.recording import Event, Note, Recording, Segment, read_recording, true_time_s, unit_in_uv
 from bothways.eeg.scan import Found, LeftOut, as_paths, ends_with, load, scan
-from bothways.eeg.store import Store, StoredRecording
+from bothways.eeg.store import CLIP, Store, StoredRecording
 from bothways.eeg.tracks import labelled_moments, windows_with_events
+from bothways.eeg.trials import hold_trials, is_epochs, read_trials, said_of
 from bothways.eeg.windows import cut_windows, labelled_seconds
 
 __all__ = [
+    "CLIP",
     "EDF_YEARS",
     "EVENTS",
+    "MOST_MISSING",
+    "SCALE_SAMPLES",
     "Baselines",
     "Event",
     "Found",
@@ -70,6 +74,8 @@ __all__ = [
     "from_array",
     "from_braindecode",
     "from_mne",
+    "hold_trials",
+    "is_epochs",
     "labelled_moments",
     "labelled_seconds",
     "labels_from_events",
@@ -81,11 +87,14 @@ __all__ = [
     "read_labels",
     "read_recording",
     "read_spans",
+    "read_trials",
     "reconstruction_errors",
+    "said_of",
     "scan",
     "spans_s",
     "subject_baselines",
     "true_time_s",
+    "unit_in_uv",
     "windows_with_events",
     "write_bids_events",
     "write_edf_annotations",

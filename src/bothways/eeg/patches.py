@@ -166,7 +166,8 @@ class PatchEmbedding(nn.Module):
             L = 1 + G·N positions, [CLS] first, then channel by channel (G = C, or 1 for all channels together), and
             M = 1 + N moments.
         """
-        with torch.no_grad():
+        # No parameter lies before `patch`; only who asks what a sample does to the output wants a gradient there.
+        with torch.set_grad_enabled(torch.is_grad_enabled() and batch["signals"].requires_grad):
             features = self.features(batch)
             real = batch["patch_mask"]  # [B C N]
             if self.together:

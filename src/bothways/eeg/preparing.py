@@ -12,14 +12,14 @@ import os
 import shutil
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float32, Int16
 
 from bothways import __version__
 from bothways.config import SignalConfig
@@ -303,8 +303,7 @@ def _prepare_one(task: Task) -> Result:
         prepared = preprocess(recording, task.signal, bad)
     # Synced before its entry is written: an entry says that the samples are there.
     with replacing(task.folder / f"{name}.npy") as file:
-        spans = [() if name in bad else quality[name]["bad_stretches"] for name in recording.ch_names]
-        stretches = [_stored_spans(recording, prepared, of_channel) for of_channel in spans]
+        stretches = bad_stretches(recording, prepared, quality, bad)
         median_uv, scale_uv = _write_signals(file, path, prepared, stretches)
     entry = {
         "sha256": digest,
@@ -350,6 +349,14 @@ def _is_whole(folder: Path, name: str) -> bool:
     return True
 
 
+def bad_stretches(
+    recording: Recording, prepared: Prepared, quality: Mapping[str, Mapping[str, Any]], bad: Collection[str]
+) -> list[list[tuple[int, int]]]:
+    """Returns each channel's bad stretches [start, stop) of the prepared samples; of a bad channel none are wanted."""
+    spans = [() if name in bad else quality[name]["bad_stretches"] for name in recording.ch_names]
+    return [_stored_spans(recording, prepared, of_channel) for of_channel in spans]
+
+
 def _stored_spans(
     recording: Recording, prepared: Prepared, stretches: Iterable[Sequence[Any]]
 ) -> list[tuple[int, int]]:
@@ -382,14 +389,22 @@ def _write_signals(
     for group in row_groups(prepared.data_uv):
         with reading(path):
             rows_uv = prepared.data_uv[group]
-        for row, bad in zip(rows_uv, stretches[group]):
-            for start, stop in bad:
-                row[start:stop] = np.nan
-        median_uv, scale_uv = robust_scale(rows_uv)
-        file.write(to_int16(rows_uv, median_uv, scale_uv).astype("<i2", copy=False).tobytes())
+        steps, median_uv, scale_uv = scaled(rows_uv, stretches[group])
+        file.write(steps.astype("<i2", copy=False).tobytes())
         medians.append(median_uv)
         scales.append(scale_uv)
     return np.concatenate(medians), np.concatenate(scales)
+
+
+def scaled(
+    rows_uv: Float32[np.ndarray, "C T"], stretches: Sequence[Sequence[tuple[int, int]]]
+) -> tuple[Int16[np.ndarray, "C T"], Float32[np.ndarray, " C"], Float32[np.ndarray, " C"]]:
+    """Returns what a store holds of prepared channels, and what they are scaled by; bad stretches become missing."""
+    for row, bad in zip(rows_uv, stretches):
+        for start, stop in bad:
+            row[start:stop] = np.nan
+    median_uv, scale_uv = robust_scale(rows_uv)
+    return to_int16(rows_uv, median_uv, scale_uv), median_uv, scale_uv
 
 
 def _put_together(

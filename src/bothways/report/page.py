@@ -16,6 +16,7 @@ PREPARE = {
     "files": plots.nothing,
     "table": plots.table,
     "curve": plots.curve,
+    "scatter": plots.scatter,
     "dots": plots.dots,
     "bars": plots.bars,
     "confusion": plots.confusion,
@@ -44,6 +45,7 @@ def write_report(report: dict[str, Any], out: Path) -> None:
             - `table`: `columns` [str], `rows` [[cell]]; a cell is text, a number, None, or `{"mean", "sd"}`;
               `best` {column: "max" or "min"} sets the best cell off.
             - `curve`: `x_label`, `y_label`, `series` [{`label`, `x`, `y`}], `log_y` (false).
+            - `scatter`: `x_label`, `y_label`, `series` [{`label`, `x`, `y`}]; a point for each x.
             - `dots`: `x_label`, `arms` [{`label`, `values`}] with one value per split, `chance` (None), `splits`
               (names; 1, 2, … if left out).
             - `bars`: `unit`, `groups` [str], `series` [{`label`, `values`}] with one value per group.

@@ -99,6 +99,39 @@ def curve(section: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def scatter(section: dict[str, Any]) -> dict[str, Any]:
+    """Places points in a 100 × 100 box, y down; six colours as dots, six more as rings."""
+    series = section["series"]
+    if any(len(group["x"]) != len(group["y"]) for group in series):
+        raise ValueError("expected as many y as x in each series")
+    xs, ys = ([value for group in series for value in group[axis]] for axis in "xy")
+    if not xs or None in xs or None in ys:
+        raise ValueError("expected points, all of them finite")
+    x_ticks, y_ticks = _ticks(min(xs), max(xs), 6), _ticks(min(ys), max(ys))
+
+    def x_at(x: Number) -> float:
+        return _share(x, x_ticks[0], x_ticks[-1])
+
+    def y_at(y: Number) -> float:
+        return 100 - _share(y, y_ticks[0], y_ticks[-1])
+
+    centres = [
+        f"{group['label']}: {len(group['x'])} points around "
+        f"{number(statistics.fmean(group['x']))}, {number(statistics.fmean(group['y']))}"
+        for group in series
+        if group["x"]
+    ]
+    return {
+        # A point is a line of no length; its round cap draws it.
+        "paths": ["".join(f"M{x_at(x):.1f} {y_at(y):.1f}h0" for x, y in zip(g["x"], g["y"])) for g in series],
+        "color": [index % 6 for index in range(len(series))],
+        "ring": [index // 6 % 2 == 1 for index in range(len(series))],
+        "summary": "; ".join(centres),
+        "x_ticks": [(x_at(tick), number(tick)) for tick in x_ticks],
+        "y_ticks": [(y_at(tick), number(tick)) for tick in y_ticks],
+    }
+
+
 def dots(section: dict[str, Any]) -> dict[str, Any]:
     """Places one row per arm: a dot per split, mean and SD; a split keeps its height in every row."""
     arms, chance = section["arms"], section.get("chance")

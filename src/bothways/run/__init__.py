@@ -1,6 +1,7 @@
 """Where the parts meet: each command of the command line is a function of the same name here."""
 
 from bothways.run.check import check
+from bothways.run.embed import embed
 from bothways.run.evaluate import evaluate
 from bothways.run.finetune import finetune
 from bothways.run.predict import predict
@@ -13,6 +14,7 @@ from bothways.run.walkthrough import walkthrough
 __all__ = [
     "Pretrained",
     "check",
+    "embed",
     "evaluate",
     "finetune",
     "load_pretrained",

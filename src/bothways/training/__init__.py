@@ -28,6 +28,7 @@ from bothways.training.inference import (
     infer,
     moment_probabilities,
     span_probabilities,
+    stream,
 )
 from bothways.training.loop import TrainResult, train
 from bothways.training.memory import largest_batch
@@ -77,5 +78,6 @@ __all__ = [
     "save_model",
     "save_run",
     "span_probabilities",
+    "stream",
     "train",
 ]

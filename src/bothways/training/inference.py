@@ -1,9 +1,10 @@
 """Running a trained model over a source, without gradients, a batch at a time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from bothways.heads import Batch, real_moments
@@ -12,7 +13,6 @@ from bothways.training.parallel import join, put_together, share_of
 from bothways.training.sampler import Source
 
 
-@torch.no_grad()
 def infer(
     model: Model,
     source: Source,
@@ -33,16 +33,31 @@ def infer(
         advance: told the number of finished samples after each batch.
     """
     team = join()
-    model.to(team.device).eval()
-    mine = share_of(np.arange(len(source)), team)
     parts = []
-    for start in range(0, len(mine), batch_size):
-        ids = mine[start : start + batch_size]
-        batch = {name: tensor.to(team.device) for name, tensor in source.batch(ids, np.zeros_like(ids)).items()}
-        parts.append(read(model, batch).float().cpu().numpy())
+    for part in stream(model, source, read, share_of(np.arange(len(source)), team), batch_size=batch_size):
+        parts.append(part)
         if advance is not None:
-            advance(len(ids))
+            advance(len(part))
     return put_together(team.gather(np.concatenate(parts)), len(source))
+
+
+def stream(
+    model: Model,
+    source: Source,
+    read: Callable[[Model, Batch], Tensor],
+    ids: Int[np.ndarray, " n"],
+    *,
+    batch_size: int = 32,
+) -> Iterator[np.ndarray]:
+    """Yields `read(model, batch)` of some samples in order, a batch at a time; for the arguments see `infer`."""
+    device = join().device
+    model.to(device).eval()
+    for start in range(0, len(ids), batch_size):
+        chosen = ids[start : start + batch_size]
+        batch = {name: tensor.to(device) for name, tensor in source.batch(chosen, np.zeros_like(chosen)).items()}
+        with torch.no_grad():
+            found = read(model, batch).float().cpu().numpy()
+        yield found
 
 
 def class_probabilities(model: Model, batch: Batch) -> Tensor:
