@@ -29,7 +29,7 @@ def test_the_commands_on_ones_own_recordings(tmp_path: Path) -> None:
     source = next((tmp_path / "my-recordings").rglob("*.edf"))
     (tmp_path / "new.edf").write_bytes(source.read_bytes())
     commands = [line.split("#")[0] for line in blocks("")[1].splitlines()]
-    assert len(commands) == 7
+    assert len(commands) == 8
     for command in commands:
         words = shlex.split(command)
         assert words[:2] == ["bothways", "eeg"]
