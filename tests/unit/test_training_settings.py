@@ -367,7 +367,7 @@ def test_an_operating_system_error_of_one_process_is_everyones(monkeypatch: pyte
 
 
 def test_more_in_a_step_than_there_are_is_said() -> None:
-    with pytest.warns(BothwaysWarning, match=r"training.batch_size: 30 is more than the 11 windows: a step holds some"):
+    with pytest.warns(BothwaysWarning, match=r"training.batch_size: 30 for 11 windows: a step holds each"):
         train(classifier(), Sentences(11), changed(steps=1, batch_size=30), title="test")
 
 

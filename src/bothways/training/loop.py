@@ -93,8 +93,8 @@ def train(
         raise UserError(f"{title}: expected {unit} to train on, got none; look at the store with `bothways eeg check`")
     if config.patience and score is None:
         raise UserError("training.patience: there is nobody to measure on; keep some out, or set it to 0")
-    if config.batch_size != "auto" and config.batch_size > len(source):
-        several = f"{config.batch_size} is more than the {len(source)} {unit}: a step holds some of them several times"
+    if config.batch_size != "auto" and config.batch_size >= 2 * len(source):
+        several = f"{config.batch_size} for {len(source)} {unit}: a step holds each of them several times"
         warnings.warn(f"training.batch_size: {several}", BothwaysWarning, stacklevel=2)
     freeze(model, config.freeze)
     training = _Training(model, source, config, title, unit, evaluate, score, team or join(), run)
