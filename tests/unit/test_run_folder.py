@@ -189,6 +189,7 @@ def test_report_names_the_heads_that_are_new() -> None:
         "new_heads": ["sequence"],
         "unexpected": [],
         "reshaped": [],
+        "other_classes": [],
     }
     assert report.line() == (
         f"loaded {len(given)} tensors (100% of embedding and encoder); missing: heads.sequence.linear.weight, "

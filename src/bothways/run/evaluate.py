@@ -18,7 +18,7 @@ from bothways.evaluation import (
     ridge_probe,
 )
 from bothways.files import write_json
-from bothways.model import Model, check_sizes, load_weights
+from bothways.model import Model
 from bothways.run.common import Sources, check_contract, fill_channels, guessed_subjects, of_subjects, usable
 from bothways.run.finetune import SCRATCH
 from bothways.training import (
@@ -29,7 +29,6 @@ from bothways.training import (
     load_manifest,
     load_recipe,
     load_run,
-    load_tensors,
     run_at,
 )
 
@@ -50,7 +49,8 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
 
     Returns:
         `run`, `part`, `split`, `classes`, `model` and `controls` (see `evaluation.classification_metrics`),
-        `pretraining_overlap` (how the encoder's pretraining data touches the tested people), `load_report`, `notes`.
+        `pretraining_overlap` (how the encoder's pretraining data touches the tested people), `load_report`,
+        `probe_load_report` (of the frozen encoder, or None), `notes`.
 
     Raises:
         UserError: no such run or store, another contract, or nobody in that part.
@@ -111,6 +111,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
         },
         "pretraining_overlap": _overlap(manifest, store, set(getattr(split, part))),
         "load_report": model.load_report.as_dict(),
+        "probe_load_report": encoder.load_report.as_dict() if encoder and encoder.load_report else None,
         "notes": notes,
     }
     try:
@@ -172,15 +173,10 @@ def _pretrained(manifest: dict[str, Any], notes: list[str]) -> Model | None:
         return None
     try:
         start = Path(manifest["from"])
-        config = load_config_of(start).model_copy(update={"heads": {}})
-        weights = load_tensors(start)
-        check_sizes(config, eeg.build_embedding, weights, str(start))
-        model = Model(config, eeg.build_embedding(config))
-        load_weights(model, weights)
+        return load_run(start, eeg.build_embedding, heads={})
     except UserError as problem:
         notes.append(f"no frozen probe: {problem}")
         return None
-    return model
 
 
 def _overlap(manifest: dict[str, Any], store: eeg.Store, subjects: set[str]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -21,11 +22,13 @@ from bothways.evaluation import (
     few_subjects,
     split_subjects,
 )
-from bothways.model import LoadReport, Model, check_sizes, load_weights
+from bothways.model import LoadReport, Model
 from bothways.run.common import (
     Sources,
     absent_notes,
     check_contract,
+    check_eeg,
+    check_names,
     content_of,
     fill_channels,
     fitted_batch,
@@ -37,8 +40,11 @@ from bothways.run.common import (
     usable,
 )
 from bothways.training import (
+    MANIFEST,
     RunFolder,
+    check_fits,
     check_place,
+    check_run,
     class_probabilities,
     content_of_run,
     infer,
@@ -46,7 +52,7 @@ from bothways.training import (
     join,
     load_config_of,
     load_manifest,
-    load_tensors,
+    load_run,
     open_run,
     run_at,
     train,
@@ -104,17 +110,21 @@ def finetune(
             was begun with others, …
         Interrupted: a signal came; what was done is saved.
     """
+    check_names(data, start, out)
     out, start = Path(out), start if str(start) == SCRATCH else run_at(Path(start))
     settings = load_config(FinetuneConfig, Path(recipe) if recipe else None, changes)
     words = (SCRATCH, eeg.EVENTS)  # no files
     inputs = (data, *(path for path in (labels, start) if str(path) not in words))
     check_place(out, overwrite=overwrite, inputs=inputs)
     team = join()
-    store = eeg.Store.open(data)
     earlier: dict[str, Any] | None = None
     if str(start) != SCRATCH:
-        check_contract(load_config_of(Path(start)), store)
-        earlier = load_manifest(Path(start))
+        check_eeg(load_config_of(Path(start)), start)
+        config = check_run(Path(start), eeg.build_embedding, any_heads=True)
+        earlier = _told_by(Path(start))
+    store = eeg.Store.open(data)
+    if earlier is not None:
+        check_contract(config, store)
     given = eeg.find_labels(labels, store, settings.labels)
     windows = eeg.cut_windows(store, settings.windows, labels=given, rules=settings.labels)
     notes = [note.message for note in windows.notes]
@@ -159,7 +169,7 @@ def finetune(
     depends_on = {
         "command": "finetune",
         "from": SCRATCH if earlier is None else content_of_run(Path(start)),
-        "data": content_of(store),
+        "data": team.first_does(lambda: content_of(store)),
         "labels": hashlib.sha256(json.dumps([asdict(row) for row in given.rows]).encode()).hexdigest(),
         "split": asdict(chosen),
     }
@@ -192,7 +202,7 @@ def _train(
         pool=settings.pool,
         dropout=settings.head_dropout,
     )
-    model, report, settings = _start(start, store, settings, head)
+    model, report, settings = _start(start, store, settings, head, on_cpu=folder.team.device.type == "cpu")
     assert model.config.patches is not None
     patches, seed = model.config.patches, settings.training.seed
     sources = Sources(store, patches)
@@ -300,7 +310,7 @@ def _class_weights(windows: eeg.Windows) -> tuple[float, ...]:
 
 
 def _start(
-    start: str | Path, store: eeg.Store, settings: FinetuneConfig, head: HeadConfig
+    start: str | Path, store: eeg.Store, settings: FinetuneConfig, head: HeadConfig, *, on_cpu: bool
 ) -> tuple[Model, LoadReport | None, FinetuneConfig]:
     """Builds the model; from a run, with its encoder, front end and weights, which the load report accounts for."""
     heads = {"sequence": head}
@@ -308,6 +318,7 @@ def _start(
     if str(start) == SCRATCH:
         settings = settings.model_copy(update={"patches": fill_channels(settings.patches, store)})
         config = ModelConfig(encoder=settings.encoder, patches=settings.patches, signal=store.signal, heads=heads)
+        check_fits(config, eeg.build_embedding, "settings", trained=on_cpu)
         model = Model(config, eeg.build_embedding(config))
         model.initialise(seed)
         return model, None, settings
@@ -319,17 +330,29 @@ def _start(
         if wanted not in (default, getattr(config, name), *_unfilled(config)):
             message = f"[{name}] of the recipe has no effect with --from {start}: the run's own is used"
             warnings.warn(message, BothwaysWarning, stacklevel=3)
-    weights = load_tensors(Path(start))
-    check_sizes(theirs, eeg.build_embedding, weights, str(start))  # before memory is taken for them
-    model = Model(config, eeg.build_embedding(config))
-    model.initialise(seed)
-    trained = theirs.heads.get("sequence")
-    if trained is not None and trained.classes != head.classes:
-        # A head of as many other classes would fit, and be wrong.
-        weights = {name: tensor for name, tensor in weights.items() if not name.startswith("heads.sequence.")}
-    report = load_weights(model, weights)
+    model = load_run(Path(start), eeg.build_embedding, heads=heads, seed=seed)
+    report, trained = model.load_report, theirs.heads.get("sequence")
+    assert report is not None
+    if trained is not None and report.other_classes:
+        message = f"{start}: its head is drawn anew, it tells {', '.join(trained.classes)} apart"
+        warnings.warn(message, BothwaysWarning, stacklevel=3)
+    elif trained is not None and "sequence" not in report.new_heads and trained.pool != head.pool:
+        message = f'{start}: its head was trained with pool = "{trained.pool}" and goes on with "{head.pool}"'
+        warnings.warn(message, BothwaysWarning, stacklevel=3)
     settings = settings.model_copy(update={"encoder": config.encoder, "patches": config.patches})
     return model, report, settings
+
+
+def _told_by(start: Path) -> dict[str, Any]:
+    """Returns the manifest of a run to start from; of weights and a config alone, that nothing is known."""
+    if os.path.lexists(start / MANIFEST):
+        return load_manifest(start)
+    message = (
+        f"{start}: has no {MANIFEST}: what it was trained on is not known, nor whether it has seen the people that it "
+        "will be tested on"
+    )
+    warnings.warn(message, BothwaysWarning, stacklevel=3)
+    return {"kind": "unknown"}
 
 
 def _unfilled(config: ModelConfig) -> list[Any]:
