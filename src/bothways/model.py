@@ -195,7 +195,7 @@ def check_sizes(
 
 def _misnamed(weights: Mapping[str, Tensor]) -> str:
     """Says that the names in weights are not those of a model, and what a wrapper has put before them."""
-    odd = [name for name in weights if not re.match(r"(embedding|encoder\.(layers|norm)|pooler|heads)\.", name)]
+    odd = [name for name in weights if not re.match(r"(embedding|encoder\.(layers|final_norm)|pooler|heads)\.", name)]
     shown = ", ".join(" ".join(name[:80].split()) for name in odd[:2])
     found = (re.search(r"\b(bert|embeddings?|encoder|pooler|heads|cls|classifier)\.", name) for name in odd)
     before = {one.string[: one.start()][:80] for one in found if one}

@@ -166,7 +166,7 @@ def check_names(*paths: str | Path) -> None:
         try:
             os.fspath(path).encode()
         except UnicodeEncodeError:
-            raise UserError(f"{str(path)!a}: expected a path in UTF-8; rename it") from None
+            raise UserError(f"{str(path)!a}: expected a path in UTF-8; rename it, or set PYTHONUTF8=1") from None
 
 
 def of_subjects(windows: eeg.Windows, subjects: Collection[str]) -> eeg.Windows:
