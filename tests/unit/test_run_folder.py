@@ -125,8 +125,8 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a wrapper's names": (
         weights(lambda t: [t.update({f"module.{name}": t.pop(name)}) for name in list(t)]),
-        "got module.embedding.anode.bias, module.embedding.anode.weight; save the model without the wrapper that names it "
-        "module.…",
+        "got module.embedding.anode.bias, module.embedding.anode.weight; save the model without the wrapper that names "
+        "it module.…",
     ),
     "names of another model": (
         weights(lambda t: [t.update({f"blocks.{i}": t.pop(name)}) for i, name in enumerate(list(t))]),

@@ -346,7 +346,10 @@ def _start(
 def _told_by(start: Path) -> dict[str, Any]:
     """Returns the manifest of a run to start from; of weights and a config alone, that nothing is known."""
     if os.path.lexists(start / MANIFEST):
-        return load_manifest(start)
+        manifest = load_manifest(start)
+        if not isinstance(manifest.get("kind"), str):
+            raise UserError(f"{start / MANIFEST}: expected the kind of the run, found none; restore the file")
+        return manifest
     message = (
         f"{start}: has no {MANIFEST}: what it was trained on is not known, nor whether it has seen the people that it "
         "will be tested on"
