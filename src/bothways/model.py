@@ -1,6 +1,7 @@
 """Model = embedding + encoder + a dict of heads; its loss is the weighted sum of the heads' losses."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -130,6 +131,8 @@ class LoadReport:
     """In the weights, not in the model: not used."""
     reshaped: list[str] = field(default_factory=list)
     """In both, in different shapes: not used, drawn anew."""
+    other_classes: list[str] = field(default_factory=list)
+    """In both, of a head that tells other classes apart: not used, drawn anew."""
     body_matched: int = 0
     body_total: int = 0
 
@@ -150,7 +153,7 @@ class LoadReport:
 
     def as_dict(self) -> dict[str, list[str]]:
         """Returns the names by what became of them."""
-        return {key: getattr(self, key) for key in ("matched", "missing", "new_heads", "unexpected", "reshaped")}
+        return {key: value for key, value in vars(self).items() if isinstance(value, list)}
 
 
 def outline(config: ModelConfig, build_embedding: Callable[[ModelConfig], nn.Module], source: str) -> Model:
@@ -172,6 +175,8 @@ def check_sizes(
     build_embedding: Callable[[ModelConfig], nn.Module],
     weights: Mapping[str, Tensor],
     source: str,
+    *,
+    partial: bool = False,
 ) -> LoadReport:
     """Compares a config with the weights beside it before any memory is taken: a damaged config states any size.
 
@@ -180,22 +185,39 @@ def check_sizes(
         build_embedding: makes the front end.
         weights: by our names; they may be on `meta`.
         source: the config's file, for messages.
+        partial: see `load_weights`; that the sizes fit in memory must be known then.
 
     Raises:
         UserError: see `load_weights`.
     """
     layers = {name.split(".")[2] for name in weights if name.startswith("encoder.layers.")}
     heads = {name.split(".")[1] for name in weights if name.startswith("heads.")}
+    if not layers:
+        raise UserError(f"{source}: {_misnamed(weights)}")
     for key, stated, there in (
         ("encoder.num_hidden_layers", config.encoder.num_hidden_layers, len(layers)),
         ("heads", len(config.heads), len(heads)),
     ):
-        if stated > there:
+        if stated > there and not partial:
             raise UserError(f"{source}: {key}: expected {there} as in the weights, got {stated}; restore the folder")
-    return compare(outline(config, build_embedding, source), weights)
+    return compare(outline(config, build_embedding, source), weights, partial=partial)
 
 
-def compare(model: Model, weights: Mapping[str, Tensor], *, partial: bool = False) -> LoadReport:
+def _misnamed(weights: Mapping[str, Tensor]) -> str:
+    """Says that the names in weights are not those of a model, and what a wrapper has put before them."""
+    odd = [name for name in weights if not re.match(r"(embedding|encoder\.(layers|final_norm)|pooler|heads)\.", name)]
+    shown = ", ".join(" ".join(name[:80].split()) for name in odd[:2])
+    found = (re.search(r"\b(bert|embeddings?|encoder|pooler|heads|cls|classifier)\.", name) for name in odd)
+    before = {one.string[: one.start()][:80] for one in found if one}
+    wrapped = len(before) == 1 and "" not in before
+    return f"expected names such as encoder.layers.0.… in the weights, got {shown or 'none of them'}; " + (
+        f"save the model without the wrapper that names it {before.pop()}…" if wrapped else "restore the weights"
+    )
+
+
+def compare(
+    model: Model, weights: Mapping[str, Tensor], *, partial: bool = False, anew: Collection[str] = ()
+) -> LoadReport:
     """Says what of a model weights would fill; names, shapes and dtypes matter, so both may be on `meta`.
 
     Raises:
@@ -203,9 +225,12 @@ def compare(model: Model, weights: Mapping[str, Tensor], *, partial: bool = Fals
     """
     report = LoadReport()
     own = model.state_dict()
+    drawn = tuple(f"heads.{head}." for head in anew)
     for name, tensor in own.items():
         if name not in weights:
             report.missing.append(name)
+        elif name.startswith(drawn):
+            report.other_classes.append(name)
         elif weights[name].shape != tensor.shape:
             report.reshaped.append(name)
         elif weights[name].is_floating_point() != tensor.is_floating_point():
@@ -214,6 +239,8 @@ def compare(model: Model, weights: Mapping[str, Tensor], *, partial: bool = Fals
         else:
             report.matched.append(name)
     report.unexpected = [name for name in weights if name not in own]
+    if not report.matched and not report.reshaped:
+        raise UserError(_misnamed(weights))
     held = {name.split(".")[1] for name in weights if name.startswith("heads.")}
     report.new_heads = [name for name in model.heads if name not in held]
     body = [name for name in own if name.startswith(("embedding.", "encoder."))]
@@ -229,21 +256,25 @@ def compare(model: Model, weights: Mapping[str, Tensor], *, partial: bool = Fals
 
 
 @torch.no_grad()
-def load_weights(model: Model, weights: Mapping[str, Tensor], *, partial: bool = False) -> LoadReport:
+def load_weights(
+    model: Model, weights: Mapping[str, Tensor], *, partial: bool = False, anew: Collection[str] = ()
+) -> LoadReport:
     """Copies weights into a model by name and says what fitted; the model keeps the report as `load_report`.
 
     Heads may be missing (a new task) or left over (the pretraining heads); the embedding and the encoder must be
-    filled completely unless `partial`.
+    filled completely unless `partial`. The heads in `anew` are not filled, whatever the weights hold of that name.
 
     Raises:
         UserError: a tensor of the embedding or encoder is missing or has another shape; one is of whole numbers, or
-            holds NaN.
+            holds NaN; all numbers are 0; no name fits.
     """
-    report = compare(model, weights, partial=partial)
+    report = compare(model, weights, partial=partial, anew=anew)
     own = model.state_dict()
     for name in report.matched:
         if not bool(torch.isfinite(weights[name]).all()):
             raise UserError(f"weight {name}: expected finite numbers, got NaN or infinity; the checkpoint is damaged")
+    if not any(bool(weights[name].any()) for name in report.matched):
+        raise UserError("expected weights, got zeros only; the checkpoint was not written whole, take an earlier one")
     for name in report.matched:
         own[name].copy_(weights[name])
     model.load_report = report

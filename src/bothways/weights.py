@@ -51,8 +51,13 @@ def write_weights(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     """Writes tensors atomically, each with its checksum; what shares its numbers with another is written once.
 
     Raises:
-        UserError: more tensors than `read_weights` would take.
+        UserError: more tensors than `read_weights` would take, or one of a dtype that it does not know.
     """
+    if odd := [name for name, tensor in tensors.items() if tensor.dtype not in _NAMES]:
+        raise UserError(
+            f"{path}: tensor {odd[0]}: expected a dtype of {', '.join(DTYPES)}, got "
+            f"{str(tensors[odd[0]].dtype).removeprefix('torch.')}; convert it first"
+        )
     held: dict[str, Tensor] = {}
     aliases: dict[str, str] = {}
     first: dict[Any, str] = {}
@@ -87,8 +92,12 @@ def write_weights(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
             file.write(_bytes(held[name]))
 
 
-def read_weights(path: Path) -> dict[str, Tensor]:
+def read_weights(path: Path, *, finite: bool = True) -> dict[str, Tensor]:
     """Reads all tensors of a file; sizes are verified before memory is taken, checksums where the file has them.
+
+    Args:
+        path: the file.
+        finite: refuse NaN and infinity; False reads the batch that a run kept of a step that was not finite.
 
     Raises:
         UserError: missing, no safetensors, cut, changed, or a number that is NaN or infinite; the tensor is named.
@@ -104,7 +113,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             found = _digest(place.dtype, place.shape, content) if expected is not None else None
             if found != expected:
                 raise _damaged(path, f"tensor {_short(name)}: SHA-256 {found} is not the one it was saved with")
-            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            if finite and tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
                 raise UserError(
                     f"{path}: weight {_short(name)}: expected finite numbers, got NaN or infinity; take an earlier "
                     "checkpoint"
@@ -127,6 +136,16 @@ def read_header(path: Path) -> dict[str, Tensor]:
     return outlines | {name: outlines[other] for name, other in header.aliases.items()}
 
 
+def has_checksums(path: Path) -> bool:
+    """Whether a file says what its tensors were, as all that `write_weights` makes do.
+
+    Raises:
+        UserError: see `read_header`.
+    """
+    with _opened(path) as (_, header):
+        return bool(header.sums) or not header.places
+
+
 def read_folder(folder: Path, read: Callable[[Path], dict[str, Tensor]] = read_weights) -> dict[str, Tensor]:
     """Reads `model.safetensors`, or the pieces that its index names; `read` is `read_weights` or `read_header`.
 
@@ -145,10 +164,10 @@ def weight_files(folder: Path) -> list[Path]:
     """Returns `model.safetensors`, or the pieces that its index names.
 
     Raises:
-        UserError: neither is there, or the index names what is not in the folder.
+        UserError: neither is there, one is a link out of the folder, or the index names what is not in it.
     """
     if (folder / WEIGHTS).exists():
-        return [folder / WEIGHTS]
+        return [beside(folder, WEIGHTS)]
     return [_beside(folder, name) for name in sorted(set(_weight_map(folder).values()))]
 
 
@@ -192,10 +211,20 @@ def _opened(path: Path) -> Iterator[tuple[BinaryIO, _Header]]:
         if length > MOST_HEADER_BYTES:
             raise _damaged(path, f"a header of {length} bytes, at most {MOST_HEADER_BYTES} make sense")
         try:
-            values = json.loads(file.read(length))
+            values = json.loads(file.read(length), object_pairs_hook=lambda pairs: _once(path, pairs))
         except (ValueError, RecursionError) as problem:
             raise _damaged(path, f"its header is not JSON: {problem}") from None
         yield file, _verify(path, values, size - 8 - length)
+
+
+def _once(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Makes an object of JSON; of a name that is there twice another reader may take the other one."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise _damaged(path, f"its header has {_short(twice)} twice")
+    return values
 
 
 def _verify(path: Path, values: Any, n_bytes: int) -> _Header:

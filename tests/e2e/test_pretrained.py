@@ -59,6 +59,16 @@ def test_a_card_of_absurd_size_is_not_taken_along(chain: Chain, tmp_path: Path) 
         bothways.load(tmp_path / "run")
 
 
+def test_what_lies_beside_takes_no_memory_and_is_copied_when_saved(chain: Chain, tmp_path: Path) -> None:
+    shutil.copytree(chain.pretrained, tmp_path / "run")
+    os.truncate(tmp_path / "run" / "metrics.jsonl", 250 * 2**20)
+    model = bothways.load(tmp_path / "run")
+    assert model.side_files["metrics.jsonl"] == tmp_path / "run" / "metrics.jsonl"
+    shutil.rmtree(tmp_path / "run")
+    with pytest.raises(UserError, match=r"manifest.json: expected a file here, found none"):
+        model.save_pretrained(tmp_path / "copy")
+
+
 @pytest.mark.parametrize("which", ["pretrained", "finetuned"])
 def test_load_a_run_of_eeg(chain: Chain, which: str) -> None:
     model = bothways.load(str(getattr(chain, which)))

@@ -5,6 +5,7 @@ import math
 import shutil
 import struct
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from bothways.config import PretrainConfig
+from bothways.config import HeadConfig, PretrainConfig
 from bothways.errors import UserError
+from bothways.files import sha256_file
 from bothways.model import Model, check_sizes, load_weights
-from bothways.training import load_config_of, load_run, load_tensors, save_run
-from models import FORMS, embedding_of
+from bothways.training import check_fits, load_config_of, load_run, load_tensors, save_run
+from bothways.weights import read_folder
+from models import FORMS, SEQUENCE, embedding_of
 
 
 @pytest.fixture
@@ -120,6 +123,26 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         config(lambda c: c["heads"].update({f"{i}": {"kind": "span"} for i in range(700)})),
         "heads: expected 3 as in the weights, got 703",
     ),
+    "a wrapper's names": (
+        weights(lambda t: [t.update({f"module.{name}": t.pop(name)}) for name in list(t)]),
+        "got module.embedding.anode.bias, module.embedding.anode.weight; save the model without the wrapper that names "
+        "it module.…",
+    ),
+    "names of another model": (
+        weights(lambda t: [t.update({f"blocks.{i}": t.pop(name)}) for i, name in enumerate(list(t))]),
+        "expected names such as encoder.layers.0.… in the weights, got blocks.",
+    ),
+    "no tensor at all": (weights(lambda t: t.clear()), "encoder.layers.0.… in the weights, got none of them"),
+    "no encoder": (
+        weights(lambda t: [t.pop(name) for name in list(t) if name.startswith("encoder.layers")]),
+        "encoder.layers.0.… in the weights, got none of them",
+    ),
+    "one layer less": (config(lambda c: c["encoder"].update(num_hidden_layers=1)), "unexpected: encoder.layers.1."),
+    "all zero": (weights(lambda t: [one.zero_() for one in t.values()]), "expected weights, got zeros only"),
+    "config is a link": (
+        lambda run: (run / "config.json").symlink_to((run / "config.json").rename(run.parent / "c")),
+        "config.json: expected a file in the folder, got a link out of it",
+    ),
     "one head more": (config(lambda c: c.update(pooler=True)), "missing: pooler.dense.weight"),
     "config of a megabyte": (rewrite("config.json", lambda b: b + b" " * 2**20), "expected at most 65,536 bytes"),
     "nothing at all": (lambda run: shutil.rmtree(run), "expected a run"),
@@ -150,6 +173,95 @@ def test_shared_damaged_checkpoints(run: Path, shared: Path, file: str) -> None:
 
 def test_config_of_a_run(run: Path) -> None:
     assert load_config_of(run) == FORMS["eeg_channels"].config
+
+
+def test_a_run_of_ours_keeps_its_checksums(run: Path) -> None:
+    weights(lambda t: t[PATCH].add_(1))(run)
+    assert read(run)  # by its manifest it may be older than the checksums
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["config_sha256"] = sha256_file(run / "config.json")
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match="expected the checksums that it was saved with, found none; restore it"):
+        read(run)
+
+
+NEW = {"sequence": HeadConfig(kind="sequence", classes=("x", "y", "z"))}
+
+
+def test_heads_of_a_new_task(run: Path) -> None:
+    before = dict(read(run).state_dict())
+    kept = load_run(run, embedding_of, heads={"sequence": SEQUENCE}, seed=3).load_report
+    model = load_run(run, embedding_of, heads=NEW, seed=3)
+    report = model.load_report
+    assert kept is not None
+    assert report is not None
+    names = ["heads.sequence.linear.weight", "heads.sequence.linear.bias"]
+    assert (kept.other_classes, kept.missing) == ([], [])
+    assert set(names) < set(kept.matched)
+    assert (report.other_classes, report.missing, report.new_heads) == (names, [], [])
+    assert len(report.matched) + len(report.unexpected) + len(report.other_classes) == len(before)
+    assert "other classes: heads.sequence.linear.weight" in report.line()
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, before[name]) == (name not in names or "bias" in name), name
+    assert list(load_run(run, embedding_of, heads={}).heads) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["half precision", "NaN", "missing", "one layer less", "shape of a head", "one head more", "cut", "all zero"],
+)
+def test_what_is_refused_of_a_run_is_refused_for_a_new_task(run: Path, name: str) -> None:
+    damage, message = DAMAGES[name]
+    damage(run)
+    with pytest.raises(UserError) as caught:
+        load_run(run, embedding_of, heads=NEW)
+    assert message in str(caught.value)
+
+
+def test_weights_without_heads_do_for_a_new_task(run: Path) -> None:
+    weights(lambda t: [t.pop(name) for name in list(t) if name.startswith("heads.")])(run)
+    with pytest.raises(UserError, match="heads: expected 0 as in the weights, got 3"):
+        read(run)
+    report = load_run(run, embedding_of, heads=NEW).load_report
+    assert report is not None
+    assert (report.new_heads, report.body_share) == (["sequence"], 1.0)
+
+
+def test_sizes_are_verified_before_numbers_are_read(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bothways.training.checkpoint.read_folder", lambda folder, read: read_folder(folder, read))
+    DAMAGES["other size"][0](run)
+    with pytest.raises(UserError, match="feed_forward"):  # a call without `read` would be a TypeError
+        load_run(run, embedding_of, heads=NEW)
+
+
+def test_a_part_where_it_is_asked_for(run: Path) -> None:
+    DAMAGES["missing"][0](run)
+    config(lambda c: c["encoder"].update(num_hidden_layers=3))(run)
+    model = load_run(run, embedding_of, partial=True)
+    assert model.load_report is not None
+    assert PATCH in model.load_report.missing
+    assert len([name for name in model.load_report.missing if name.startswith("encoder.layers.2.")]) == 12
+    assert all(bool(tensor.isfinite().all()) for tensor in model.state_dict().values())
+    config(lambda c: c["encoder"].update(num_hidden_layers=10**9))(run)
+    with pytest.raises(UserError, match=r"parameters need .* GiB of memory, .* are free; lower encoder.hidden_size"):
+        load_run(run, embedding_of, partial=True)
+
+
+@pytest.mark.parametrize("n_layers", [1, 3])
+def test_parameters_are_counted_before_they_are_made(n_layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    form = FORMS["eeg_channels"]
+    encoder = form.config.encoder.model_copy(update={"num_hidden_layers": n_layers})
+    sizes = form.config.model_copy(update={"encoder": encoder})
+    n = sum(p.numel() for p in Model(sizes, embedding_of(sizes)).parameters())
+    for free, trained, fits in (
+        (4 * n, False, True),
+        (4 * n - 1, False, False),
+        (16 * n, True, True),
+        (4 * n, True, False),
+    ):
+        monkeypatch.setattr("bothways.training.memory.free_bytes", lambda _, free=free: free)
+        with nullcontext() if fits else pytest.raises(UserError, match=f"settings: {n:,} parameters need"):
+            check_fits(sizes, embedding_of, "settings", trained=trained)
 
 
 # Load report -----------------------------------------------------------------------------------------------------
@@ -189,6 +301,7 @@ def test_report_names_the_heads_that_are_new() -> None:
         "new_heads": ["sequence"],
         "unexpected": [],
         "reshaped": [],
+        "other_classes": [],
     }
     assert report.line() == (
         f"loaded {len(given)} tensors (100% of embedding and encoder); missing: heads.sequence.linear.weight, "

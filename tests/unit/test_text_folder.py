@@ -12,7 +12,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from bothways.config import PretrainConfig, TextConfig
-from bothways.errors import UserError
+from bothways.errors import BothwaysWarning, UserError
 from bothways.text import load_folder, load_tokenizer, to_transformers
 from bothways.training import save_run
 from models import FORMS
@@ -124,7 +124,14 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "parent": (index({"a": ".."}), "expected names of files beside it, got '..'"),
     "no piece": (index({"a": "two.safetensors"}), "two.safetensors: expected a file here, found none"),
     "not in it": (index({"a": "one.safetensors"}), "names 1 weights that no file holds (first: a)"),
-    "other names": (weights(rename=lambda name: f"gpt.{name}"), "expected all 29 tensors of embedding and encoder"),
+    "other names": (
+        weights(rename=lambda name: f"gpt.{name}"),
+        "save the model without the wrapper that names it gpt.…",
+    ),
+    "a layer too many": (
+        config(num_hidden_layers=1),
+        "unexpected: bert.encoder.layer.1.attention.output.LayerNorm.bias, ",
+    ),
     "a layer short": (weights(drop=["bert.encoder.layer.1.output"]), "expected all 29 tensors"),
     "part of a head": (weights(drop=["cls.predictions.transform.dense"]), "do not belong together"),
     "other head": (
@@ -346,6 +353,18 @@ def test_texts_that_are_refused(tmp_path: Path) -> None:
     single = load_tokenizer(tmp_path, TEXT.model_copy(update={"type_vocab_size": 1}))
     with pytest.raises(UserError, match="expected one text, got a pair; the model has one segment"):
         single.encode("a", "b")
+
+
+def test_a_vocabulary_that_is_not_whole_is_said(tmp_path: Path) -> None:
+    save_vocab(tmp_path)
+    for rows in (71, 72, 128):  # padded to a round number
+        assert len(load_tokenizer(tmp_path, TEXT.model_copy(update={"vocab_size": rows}))) == 71
+    for rows in (75, 208):
+        with pytest.warns(BothwaysWarning, match=rf"vocab.txt: has 71 tokens, the model {rows}; check"):
+            load_tokenizer(tmp_path, TEXT.model_copy(update={"vocab_size": rows}))
+    (tmp_path / "vocab.txt").write_text("\n".join([*VOCAB[:6], *VOCAB[5:]]), encoding="utf-8")
+    with pytest.warns(BothwaysWarning, match="vocab.txt: line 6 is there again below"):
+        load_tokenizer(tmp_path, TEXT.model_copy(update={"vocab_size": 72}))
 
 
 def test_a_tokenizer_and_its_settings_must_agree(tokenizer_json: Path) -> None:

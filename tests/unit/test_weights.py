@@ -17,7 +17,16 @@ from torch import Tensor
 from bothways.config import PretrainConfig
 from bothways.errors import UserError
 from bothways.training import load_run, save_run
-from bothways.weights import INDEX, read_folder, read_header, read_weights, weight_files, write_weights
+from bothways.weights import (
+    INDEX,
+    WEIGHTS,
+    has_checksums,
+    read_folder,
+    read_header,
+    read_weights,
+    weight_files,
+    write_weights,
+)
 from models import FORMS, embedding_of
 
 TENSORS: dict[str, Tensor] = {
@@ -71,6 +80,7 @@ def test_tensors_come_back_and_the_library_reads_the_same(tmp_path: Path) -> Non
 
 def test_files_of_the_library_are_read(tmp_path: Path) -> None:
     save_file(TENSORS, tmp_path / "w.safetensors")
+    assert not has_checksums(tmp_path / "w.safetensors")
     assert same(read_weights(tmp_path / "w.safetensors"), TENSORS)
 
 
@@ -169,6 +179,10 @@ LIES: dict[str, tuple[Any, bytes, str]] = {
     "infinity": ({"t": FINE}, np.array([math.inf, 1], np.float32).tobytes(), "weight t: expected finite numbers"),
     "not JSON": (b"{]", b"", "its header is not JSON"),
     "no UTF-8": (b'{"\xff": 1}', b"", "its header is not JSON"),
+    "a name twice": (b'{"t": 1, "t": 2}', b"", "its header has t twice"),
+    "a key twice": (
+        b'{"t": {"dtype": "F32", "shape": [2], "shape": [1], "data_offsets": [0, 8]}}', bytes(8), "has shape twice"
+    ),
     "deep": (b"[" * 10**6, b"", "its header is not JSON"),
     "large": (b" " * 5 * 2**20, b"", "a header of 5242880 bytes, at most 4194304 make sense"),
     "several lines": ({"a\nb" * 99: 1}, b"", "tensor a ba b"),
@@ -192,6 +206,24 @@ def test_a_pickle_and_a_zip_are_named(tmp_path: Path) -> None:
     )
     assert "this is a pickle, which can run code; it was not opened" in refused(
         lambda: read_weights(tmp_path / "pickle")
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.complex64])
+def test_a_dtype_that_could_not_be_read_is_not_written(dtype: torch.dtype, tmp_path: Path) -> None:
+    told = refused(lambda: write_weights(tmp_path / "w", {"a": torch.ones(1), "t": torch.zeros(2, dtype=dtype)}))
+    assert "tensor t: expected a dtype of F64, " in told
+    assert f"got {str(dtype).removeprefix('torch.')}; convert it" in told
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_batch_that_was_kept_can_be_read(tmp_path: Path) -> None:
+    batch = {"signals": torch.tensor([1.0, math.nan, math.inf])}
+    write_weights(tmp_path / "w", batch)
+    assert has_checksums(tmp_path / "w")
+    refused(lambda: read_weights(tmp_path / "w"))
+    assert torch.equal(
+        read_weights(tmp_path / "w", finite=False)["signals"].nan_to_num(), torch.nan_to_num(*batch.values())
     )
 
 
@@ -240,3 +272,12 @@ def test_the_links_of_the_hubs_cache_are_followed(tmp_path: Path) -> None:
     (snapshot / "1.safetensors").symlink_to("../../blobs/1234")
     index(snapshot, a="1.safetensors")
     assert same(read_folder(snapshot), {"a": torch.ones(2)})
+    (snapshot / WEIGHTS).symlink_to("../../blobs/1234")
+    assert same(read_folder(snapshot), {"a": torch.ones(2)})
+
+
+def test_weights_that_lie_elsewhere_are_not_followed(tmp_path: Path) -> None:
+    write_weights(tmp_path / "w", {"a": torch.ones(2)})
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / WEIGHTS).symlink_to(tmp_path / "w")
+    assert "got a link out of it; copy the file there" in refused(lambda: read_folder(tmp_path / "run"))

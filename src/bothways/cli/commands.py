@@ -19,6 +19,7 @@ from bothways.cli.printing import (
     print_embedded,
     print_evaluation,
     print_json,
+    print_loaded,
     print_notes,
     print_training,
     print_validation,
@@ -283,9 +284,7 @@ def finetune(
         return print_json(result)
     if dry_run:
         return print_windows(result)
-    if result["load_report"]:
-        left = {key: len(names) for key, names in result["load_report"].items()}
-        out.print(f"weights: {left['matched']} loaded, {left['missing']} new, {left['unexpected']} not used")
+    print_loaded(result["load_report"])
     print_validation(result)
     print_training(result)
 
@@ -303,6 +302,8 @@ def evaluate(
     result = run.evaluate(run_folder, data=data, part=part)
     if json:
         return print_json(result)
+    print_loaded(result["load_report"])
+    print_loaded(result["probe_load_report"], "weights of the frozen probe")
     print_evaluation(result)
 
 
@@ -334,6 +335,7 @@ def predict(
     if json:
         print_json(result)
     else:
+        print_loaded(result["load_report"])
         table = new_table("file", "windows", "predicted", "mean probability", "events", "s without", "written")
         for r in result["recordings"]:
             counts = ", ".join(f"{n} {name}" for name, n in r["counts"].items())

@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import re
 import shlex
 import signal
 import sys
@@ -84,8 +85,16 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
-    except MemoryError:
-        status, message = 2, "error: not enough memory; lower training.batch_size or windows.window_s"
+    except (MemoryError, RuntimeError) as problem:  # the second is torch's
+        if not isinstance(problem, MemoryError) and not re.search("out of memory|allocate memory", str(problem)):
+            raise
+        status, message = 2, "error: not enough memory; lower training.batch_size, windows.window_s or the model's size"
+    except UnicodeEncodeError as problem:
+        name = ascii(problem.object[max(problem.start - 40, 0) : problem.end + 40])
+        status, message = (
+            2,
+            f"error: the name {name} cannot be written in {problem.encoding}; set PYTHONUTF8=1, or rename it",
+        )
     except OSError as problem:
         status, message = 2, f"error: {problem.filename or 'output'}: {plain_words(problem)}; check the path and space"
     except KeyboardInterrupt as stop:

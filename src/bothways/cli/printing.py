@@ -87,6 +87,15 @@ def print_windows(plan: dict[str, Any]) -> None:
         out.print(f"{part}: {len((plan['split'] or plan['counts'])[part])} people, windows: {shown}")
 
 
+def print_loaded(report: dict[str, list[str]] | None, what: str = "weights") -> None:
+    """Prints what became of weights as one line, beside the output."""
+    if report is not None:
+        n = {key: len(names) for key, names in report.items()}
+        both = n["reshaped"] + n["other_classes"]
+        line = f"{what}: {n['matched']} loaded, {n['missing'] + both} new, {n['unexpected'] + both} not used"
+        print(line, file=sys.stderr)
+
+
 def print_training(result: dict[str, Any]) -> None:
     """Prints what a training came to as one line."""
     finished = ", finished before; --overwrite trains it anew" if result["finished_before"] else ""

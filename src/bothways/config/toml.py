@@ -127,7 +127,7 @@ def _explain(kind: type[Settings], problem: ValidationError) -> Iterator[str]:
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
         near = near or [last[n] for n in difflib.get_close_matches(name.split(".")[-1], last, n=1, cutoff=0.6)]
         near = near or difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
+        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known[:5])}, …"
         yield f"unknown setting {name!r}; {hint}"
 
 

@@ -2,6 +2,8 @@
 
 import datetime
 import hashlib
+import math
+import os
 import platform
 import warnings
 from collections import Counter
@@ -32,6 +34,10 @@ from bothways.training import RunFolder, Source, largest_batch
 
 SCRATCH = "scratch"
 """What a run starts from that starts from no other."""
+MOST_HASHED_BYTES = 2**31
+"""Of a store, before a training begins or goes on: seconds."""
+PIECES = 16
+"""In which each file of a larger store is looked at."""
 
 
 def fill_channels(patches: PatchConfig, store: eeg.Store) -> PatchConfig:
@@ -52,14 +58,26 @@ def fill_channels(patches: PatchConfig, store: eeg.Store) -> PatchConfig:
     return patches.model_copy(update={"ch_names": names})
 
 
+def check_eeg(config: ModelConfig, source: str | Path) -> None:
+    """Refuses a model of text, and one that does not say what recordings it reads.
+
+    Raises:
+        UserError: it is one of these.
+    """
+    if config.patches is None:
+        raise UserError(f"{source}: expected a model of EEG, got one of text; choose a run of `bothways eeg`")
+    if config.signal is None:
+        raise UserError(f"{source}: its config says nothing of the signal that the model was trained on; restore it")
+
+
 def check_contract(config: ModelConfig, store: eeg.Store) -> None:
     """Refuses a store whose numbers are not what the model was trained on.
 
     Raises:
         UserError: the differing fields are named with both values.
     """
-    if config.signal is None:
-        raise UserError("expected a model of EEG, got one of text; choose a run of `bothways eeg`")
+    check_eeg(config, "config.json")
+    assert config.signal is not None
     differences = config.signal.differences(store.signal)
     if differences:
         named = "; ".join(f"{name}: model {mine}, store {theirs}" for name, (mine, theirs) in differences.items())
@@ -148,6 +166,19 @@ def absent_notes(absent: Mapping[str, Sequence[str]], what: str) -> list[str]:
     ]
 
 
+def check_names(*paths: str | Path) -> None:
+    """Refuses names that no JSON can hold, before a run is trained that could not be written.
+
+    Raises:
+        UserError: one is no UTF-8.
+    """
+    for path in paths:
+        try:
+            os.fspath(path).encode()
+        except UnicodeEncodeError:
+            raise UserError(f"{str(path)!a}: expected a path in UTF-8; rename it, or set PYTHONUTF8=1") from None
+
+
 def of_subjects(windows: eeg.Windows, subjects: Collection[str]) -> eeg.Windows:
     """Returns the windows of some subjects."""
     return windows.select(np.isin(windows.subject, sorted(subjects)))
@@ -165,10 +196,24 @@ def identities(store: eeg.Store) -> list[dict[str, str]]:
 
 
 def content_of(store: eeg.Store) -> str:
-    """Returns a hash of what a store's windows and labels come from: its contract and each recording's entry."""
+    """Returns a hash of what a store's windows and labels come from: its contract, its entries, and its samples.
+
+    Of more than `MOST_HASHED_BYTES` of samples that many are read, in pieces that are spread evenly over each file.
+    """
     digest = hashlib.sha256()
     for name in ("store.json", "recordings.json"):
         digest.update(sha256_file(Path(store.path) / name).encode())
+    files = [Path(store.path) / "signals" / f"{recording.id}.npy" for recording in store.recordings]
+    sizes = [file.stat().st_size for file in files]
+    share = min(MOST_HASHED_BYTES / max(sum(sizes), 1), 1.0)
+    for path, size in zip(files, sizes):
+        n = 1 if share == 1 else PIECES
+        length = math.ceil(share * size / n)
+        with path.open("rb") as file:
+            for i in range(n):
+                file.seek(i * (size - length) // max(n - 1, 1))
+                for _ in range(0, length, 2**20):
+                    digest.update(file.read(min(length, 2**20)))
     return digest.hexdigest()
 
 

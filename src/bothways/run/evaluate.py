@@ -21,7 +21,7 @@ from bothways.evaluation import (
     temperature_scaling,
 )
 from bothways.files import write_json
-from bothways.model import Model, check_sizes, load_weights
+from bothways.model import Model
 from bothways.run.common import SCRATCH, Sources, check_contract, fill_channels, guessed_subjects, of_subjects, usable
 from bothways.run.leaks import check_split, pretraining_overlap
 from bothways.run.tasks import labelled, measured, probabilities, rules_of, told
@@ -32,7 +32,6 @@ from bothways.training import (
     load_manifest,
     load_recipe,
     load_run,
-    load_tensors,
     run_at,
 )
 
@@ -58,7 +57,8 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
         `comparisons` (the model with each control: `evaluation.compare_arms`), `temperature` (of the model, fitted on
         `n` windows of `n_subjects` validation people, none of whom is tested: `evaluation.temperature_scaling`),
         `pretraining_overlap` (how all that the weights were trained on before touches the tested people, see
-        `leaks.pretraining_overlap`), `load_report`, `notes`.
+        `leaks.pretraining_overlap`), `load_report`,
+        `probe_load_report` (of the frozen encoder, or None), `notes`.
 
     Raises:
         UserError: no such run or store, another contract, nobody in that part, or a person or recording of another
@@ -143,6 +143,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
         "temperature": _temperature(model, sources, held_out, what, tested.label, arms["model"]),
         "pretraining_overlap": pretraining_overlap(pretraining, store, getattr(split, part), split),
         "load_report": model.load_report.as_dict(),
+        "probe_load_report": encoder.load_report.as_dict() if encoder and encoder.load_report else None,
         "notes": notes,
     }
     try:
@@ -226,12 +227,7 @@ def _pretrained(manifest: dict[str, Any], notes: list[str]) -> Model | None:
         return None
     try:
         start = Path(manifest["from"])
-        config = load_config_of(start).model_copy(update={"heads": {}})
-        weights = load_tensors(start)
-        check_sizes(config, eeg.build_embedding, weights, str(start))
-        model = Model(config, eeg.build_embedding(config))
-        load_weights(model, weights)
+        return load_run(start, eeg.build_embedding, heads={})
     except UserError as problem:
         notes.append(f"no frozen probe: {problem}")
         return None
-    return model

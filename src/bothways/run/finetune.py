@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -19,12 +20,14 @@ from bothways.evaluation import (
     few_subjects,
     split_subjects,
 )
-from bothways.model import LoadReport, Model, check_sizes, load_weights
+from bothways.model import LoadReport, Model
 from bothways.run.common import (
     SCRATCH,
     Sources,
     absent_notes,
     check_contract,
+    check_eeg,
+    check_names,
     content_of,
     fill_channels,
     fitted_batch,
@@ -37,14 +40,17 @@ from bothways.run.common import (
 from bothways.run.leaks import check_split, pretraining_overlap
 from bothways.run.tasks import head_of, labelled, measured, probabilities, rules_of
 from bothways.training import (
+    MANIFEST,
     RunFolder,
+    check_fits,
     check_place,
+    check_run,
     content_of_run,
     interruptible,
     join,
     load_config_of,
     load_manifest,
-    load_tensors,
+    load_run,
     open_run,
     run_at,
     train,
@@ -103,17 +109,21 @@ def finetune(
             subject has (but for a dry run), `out` was begun with others, …
         Interrupted: a signal came; what was done is saved.
     """
+    check_names(data, start, out)
     out, start = Path(out), start if str(start) == SCRATCH else run_at(Path(start))
     settings = load_config(FinetuneConfig, Path(recipe) if recipe else None, changes)
     words = (SCRATCH, eeg.EVENTS)  # no files
     inputs = (data, *(path for path in (labels, start) if str(path) not in words))
     check_place(out, overwrite=overwrite, inputs=inputs)
     team = join()
-    store = eeg.Store.open(data)
     earlier: dict[str, Any] | None = None
     if str(start) != SCRATCH:
-        check_contract(load_config_of(Path(start)), store)
-        earlier = load_manifest(Path(start))
+        check_eeg(load_config_of(Path(start)), start)
+        config = check_run(Path(start), eeg.build_embedding, any_heads=True)
+        earlier = _told_by(Path(start))
+    store = eeg.Store.open(data)
+    if earlier is not None:
+        check_contract(config, store)
     rules, task = rules_of(settings), settings.task
     given = eeg.find_labels(labels, store, rules)
     windows = eeg.cut_windows(store, settings.windows, labels=given, rules=rules, by_moment=task != "window")
@@ -162,7 +172,7 @@ def finetune(
     depends_on = {
         "command": "finetune",
         "from": SCRATCH if earlier is None else content_of_run(Path(start)),
-        "data": content_of(store),
+        "data": team.first_does(lambda: content_of(store)),
         "labels": hashlib.sha256(json.dumps([asdict(row) for row in given.rows]).encode()).hexdigest(),
         "split": chosen.identity(),
     }
@@ -190,7 +200,7 @@ def _train(
     """Trains and finishes the run; returns what is told of it."""
     classes, background = plan["classes"], rules_of(settings).background
     training, validation = of_subjects(windows, chosen.train), of_subjects(windows, chosen.validation)
-    model, report, settings = _start(start, store, settings, head)
+    model, report, settings = _start(start, store, settings, head, on_cpu=folder.team.device.type == "cpu")
     assert model.config.patches is not None
     patches, seed = model.config.patches, settings.training.seed
     sources = Sources(store, patches)
@@ -297,7 +307,7 @@ def _split(
 
 
 def _start(
-    start: str | Path, store: eeg.Store, settings: FinetuneConfig, head: HeadConfig
+    start: str | Path, store: eeg.Store, settings: FinetuneConfig, head: HeadConfig, *, on_cpu: bool
 ) -> tuple[Model, LoadReport | None, FinetuneConfig]:
     """Builds the model; from a run, with its encoder, front end and weights, which the load report accounts for."""
     heads: dict[str, HeadConfig] = {head.kind: head}
@@ -305,6 +315,7 @@ def _start(
     if str(start) == SCRATCH:
         settings = settings.model_copy(update={"patches": fill_channels(settings.patches, store)})
         config = ModelConfig(encoder=settings.encoder, patches=settings.patches, signal=store.signal, heads=heads)
+        check_fits(config, eeg.build_embedding, "settings", trained=on_cpu)
         model = Model(config, eeg.build_embedding(config))
         model.initialise(seed)
         return model, None, settings
@@ -316,17 +327,32 @@ def _start(
         if wanted not in (default, getattr(config, name), *_unfilled(config)):
             message = f"[{name}] of the recipe has no effect with --from {start}: the run's own is used"
             warnings.warn(message, BothwaysWarning, stacklevel=3)
-    weights = load_tensors(Path(start))
-    check_sizes(theirs, eeg.build_embedding, weights, str(start))  # before memory is taken for them
-    model = Model(config, eeg.build_embedding(config))
-    model.initialise(seed)
-    trained = theirs.heads.get(head.kind)
-    if trained is not None and trained.classes != head.classes:
-        # A head of as many other classes would fit, and be wrong.
-        weights = {name: tensor for name, tensor in weights.items() if not name.startswith(f"heads.{head.kind}.")}
-    report = load_weights(model, weights)
+    model = load_run(Path(start), eeg.build_embedding, heads=heads, seed=seed)
+    report, trained = model.load_report, theirs.heads.get(head.kind)
+    assert report is not None
+    if trained is not None and report.other_classes:
+        message = f"{start}: its head is drawn anew, it tells {', '.join(trained.classes)} apart"
+        warnings.warn(message, BothwaysWarning, stacklevel=3)
+    elif trained is not None and head.kind not in report.new_heads and trained.pool != head.pool:
+        message = f'{start}: its head was trained with pool = "{trained.pool}" and goes on with "{head.pool}"'
+        warnings.warn(message, BothwaysWarning, stacklevel=3)
     settings = settings.model_copy(update={"encoder": config.encoder, "patches": config.patches})
     return model, report, settings
+
+
+def _told_by(start: Path) -> dict[str, Any]:
+    """Returns the manifest of a run to start from; of weights and a config alone, that nothing is known."""
+    if os.path.lexists(start / MANIFEST):
+        manifest = load_manifest(start)
+        if not isinstance(manifest.get("kind"), str):
+            raise UserError(f"{start / MANIFEST}: expected the kind of the run, found none; restore the file")
+        return manifest
+    message = (
+        f"{start}: has no {MANIFEST}: what it was trained on is not known, nor whether it has seen the people that it "
+        "will be tested on"
+    )
+    warnings.warn(message, BothwaysWarning, stacklevel=3)
+    return {"kind": "unknown"}
 
 
 def _unfilled(config: ModelConfig) -> list[Any]:

@@ -18,7 +18,7 @@ from bothways.evaluation import best_spans
 from bothways.files import check_output, new_folder, write_json, write_text
 from bothways.model import Model
 from bothways.progress import progress
-from bothways.run.common import Sources, calibration, check_baseline, usable, with_mains
+from bothways.run.common import Sources, calibration, check_baseline, check_names, usable, with_mains
 from bothways.run.evaluate import finetuned_manifest
 from bothways.run.tasks import probabilities, rules_of, task_of
 from bothways.training import load_recipe, load_run, run_at
@@ -72,6 +72,7 @@ def predict(
     Raises:
         UserError: no such run, or none of the recordings can be used.
     """
+    check_names(run, out)
     run, out, files = run_at(Path(run)), Path(out), [files] if isinstance(files, str | Path) else files
     finetuned_manifest(run)
     settings = load_recipe(run, FinetuneConfig)

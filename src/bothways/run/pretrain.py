@@ -14,6 +14,7 @@ from bothways.model import Model
 from bothways.run.common import (
     Sources,
     absent_notes,
+    check_names,
     content_of,
     fill_channels,
     fitted_batch,
@@ -22,7 +23,7 @@ from bothways.run.common import (
     provenance,
 )
 from bothways.run.leaks import check_split
-from bothways.training import check_place, interruptible, join, open_run, train
+from bothways.training import check_fits, check_place, interruptible, join, open_run, train
 
 
 @interruptible("pretrain")
@@ -63,6 +64,7 @@ def pretrain(
             was begun with others; the loss is not finite.
         Interrupted: a signal came; what was done is saved.
     """
+    check_names(data, out)
     out = Path(out)
     settings = load_config(PretrainConfig, Path(recipe) if recipe else None, changes)
     check_place(out, overwrite=overwrite, inputs=[data])
@@ -96,11 +98,16 @@ def pretrain(
     tested_on = of_subjects(windows, held_out) if held_out else used
     test_source = sources.of(tested_on, masking=settings.masking, seed=seed)
 
-    depends_on = {"command": "pretrain", "data": content_of(store), "split": split and chosen.identity()}
+    depends_on = {
+        "command": "pretrain",
+        "data": team.first_does(lambda: content_of(store)),
+        "split": split and chosen.identity(),
+    }
     with open_run(out, settings, depends_on, team, overwrite=overwrite, force=force, inputs=[data]) as folder:
         if folder.result is not None:
             return {**folder.result, "run": str(out), "finished_before": True}
         config = ModelConfig(encoder=settings.encoder, patches=patches, signal=store.signal)
+        check_fits(config, eeg.build_embedding, "settings", trained=team.device.type == "cpu")
         embedding = eeg.build_embedding(config)
         config = config.model_copy(update={"heads": _heads(settings.objective, embedding.targets)})
         model = Model(config, embedding)

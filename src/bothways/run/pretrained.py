@@ -1,5 +1,7 @@
 """`bothways.load`, and the form that models have on the Hugging Face hub."""
 
+import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +9,8 @@ import huggingface_hub
 from huggingface_hub import ModelHubMixin
 
 from bothways import eeg, text
-from bothways.errors import UserError
-from bothways.files import beside, read_bytes, read_json, write_bytes, write_json, write_text
+from bothways.errors import BothwaysWarning, UserError
+from bothways.files import beside, read_json, readable, replacing, write_json, write_text
 from bothways.model import Model
 from bothways.training import (
     CARD,
@@ -80,34 +82,43 @@ class Pretrained(Model, ModelHubMixin, library_name="bothways", tags=["bert"]):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.side_files: dict[str, bytes] = {}
+        self.side_files: dict[str, Path] = {}
+        """What lies beside the weights, by name; copied when the model is saved."""
 
     def _save_pretrained(self, save_directory: Path) -> None:
         save_model(save_directory, self)
-        for name, content in self.side_files.items():
-            write_bytes(save_directory / name, content)
+        for name, path in self.side_files.items():
+            with readable(path) as source, replacing(save_directory / name) as target:
+                shutil.copyfileobj(source, target)
         if MANIFEST not in self.side_files:
             write_json(save_directory / MANIFEST, {"kind": "imported"})
             write_text(save_directory / CARD, model_card(self, {}, {}, {}))
 
 
-def load_pretrained(path: str | Path, kind: type[Pretrained] = Pretrained) -> Pretrained:
+def load_pretrained(path: str | Path, kind: type[Pretrained] = Pretrained, *, partial: bool = False) -> Pretrained:
     """Loads a folder as a `Pretrained`; see `bothways.load`."""
     folder = run_at(Path(path))
     check_finished(folder)
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: expected a model (a folder with {CONFIG}), found none; check the path")
-    values = read_json(folder / CONFIG, 2**22)
+    values = read_json(beside(folder, CONFIG), 2**22)
     if isinstance(values, dict) and ("model_type" in values or values.get("text")):
+        if partial:
+            raise UserError(f"{folder}: partial is for models of EEG, this is one of text; leave it out")
         loaded = text.load_folder(folder, kind)
         model, tokenizer = loaded.model, loaded.tokenizer
     else:
-        model, tokenizer = load_run(folder, eeg.build_embedding, kind), None
+        model, tokenizer = load_run(folder, eeg.build_embedding, kind, partial=partial), None
+        if partial and model.load_report is not None:
+            warnings.warn(f"{folder}: {model.load_report.line()}", BothwaysWarning, stacklevel=3)
     assert isinstance(model, Pretrained)
     model.tokenizer = tokenizer
-    model.side_files = {
-        name: read_bytes(beside(folder, name), most)
-        for name, most in MOST_SIDE_BYTES.items()
-        if (folder / name).is_file()
-    }
+    for name, most in MOST_SIDE_BYTES.items():
+        if (folder / name).is_file():
+            path = beside(folder, name).absolute()
+            if (size := path.stat().st_size) > most:
+                raise UserError(
+                    f"{path}: expected at most {most:,} bytes, got {size:,}; check that it is the right file"
+                )
+            model.side_files[name] = path
     return model

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bothways.config import ModelConfig, validate
 from bothways.errors import UserError
-from bothways.files import read_json
+from bothways.files import beside, read_json
 from bothways.model import LoadReport, Model, check_sizes, compare, load_weights, outline
 from bothways.text.embedding import TokenEmbedding
 from bothways.text.hf import PROMISED, config_from_transformers, from_transformers
@@ -20,6 +20,7 @@ MOST_CONFIG_BYTES, MOST_OWN_CONFIG_BYTES = 2**22, 2**16
 """transformers' config may name thousands of classes."""
 _COUNTERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 """Buffers of older versions of transformers: 0, 1, 2, ... and zeros."""
+_BODY = ("embeddings.", "encoder.")
 _TIED = {
     "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
@@ -51,7 +52,7 @@ def load_folder(folder: Path, kind: type[Model] = Model) -> Loaded:
     """
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: expected a model (a folder with {CONFIG}), found none; check the path")
-    values = _read_object(folder / CONFIG, MOST_CONFIG_BYTES)
+    values = _read_object(beside(folder, CONFIG), MOST_CONFIG_BYTES)
     ours = "model_type" not in values and "encoder" in values
     try:
         config = _fitting_config(folder, values, ours)
@@ -86,7 +87,8 @@ def _fitting_config(folder: Path, values: dict[str, Any], ours: bool) -> ModelCo
     else:
         like = outline(config, TokenEmbedding, source)
         report = compare(like, from_transformers(sizes, like.state_dict()))
-    if report.missing or report.reshaped or (ours and report.unexpected):
+    inner = [name for name in report.unexpected if ours or name.removeprefix("bert.").startswith(_BODY)]
+    if report.missing or report.reshaped or inner:
         raise UserError(f"{folder}: weights and config do not belong together: {report.line()}; restore the folder")
     return config
 

@@ -1,5 +1,6 @@
 """Text to token ids and back, by the files that lie beside a checkpoint."""
 
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,12 +14,14 @@ from tokenizers.processors import BertProcessing
 from torch import Tensor
 
 from bothways.config import TextConfig
-from bothways.errors import UserError
+from bothways.errors import BothwaysWarning, UserError
 from bothways.files import read_bytes, read_json
 
 TOKENIZER, VOCAB, SETTINGS = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
 MOST_BYTES, MOST_BYTES_A_TOKEN = 2**22, 256
 """Room in these files, and more for every token that the model knows."""
+MOST_SPARE = 128
+"""Tables are padded to a multiple of 8 to 128 rows: only other numbers of them are told."""
 _SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 
 
@@ -136,9 +139,14 @@ def load_tokenizer(folder: Path, text: TextConfig) -> Tokenizer:
     else:
         raise UserError(f"{folder}: expected {TOKENIZER} or {VOCAB}, found neither; add the model's own")
     try:
-        return Tokenizer(tokenizer, special, text)
+        made = Tokenizer(tokenizer, special, text)
     except UserError as problem:
         raise UserError(f"{source}: {problem}") from None
+    spare = text.vocab_size - len(made)
+    if spare and (text.vocab_size % 8 or spare >= MOST_SPARE):
+        message = f"{source}: has {len(made)} tokens, the model {text.vocab_size}; check that the file is whole"
+        warnings.warn(message, BothwaysWarning, stacklevel=2)
+    return made
 
 
 def _written(token: Any) -> str:
@@ -180,6 +188,9 @@ def _build_tokenizer(
     except UnicodeDecodeError as problem:
         raise UserError(f"{folder / VOCAB}: expected UTF-8 text, but it cannot be read ({problem})") from None
     vocab = {token: i for i, token in enumerate(lines)}
+    if twice := [i for i, token in enumerate(lines) if vocab[token] != i]:
+        message = f"{folder / VOCAB}: line {twice[0] + 1} is there again below; check that the file is the model's own"
+        warnings.warn(message, BothwaysWarning, stacklevel=3)
     lacking = [special[name] for name in ("unk", "sep", "cls") if special[name] not in vocab]
     if lacking:
         raise UserError(f"{folder / VOCAB}: expected the token {lacking[0]!r}, found none; add the model's own file")

@@ -11,6 +11,7 @@ from bothways.training.checkpoint import (
     METRICS,
     RECIPE,
     check_finished,
+    check_run,
     content_of_run,
     load_config_of,
     load_manifest,
@@ -31,7 +32,7 @@ from bothways.training.inference import (
     stream,
 )
 from bothways.training.loop import TrainResult, train
-from bothways.training.memory import largest_batch
+from bothways.training.memory import check_fits, largest_batch
 from bothways.training.optim import build_optimizer, freeze, learning_rate, learning_rate_at
 from bothways.training.parallel import Team, join
 from bothways.training.sampler import Plan, Source, batches
@@ -55,7 +56,9 @@ __all__ = [
     "batches",
     "build_optimizer",
     "check_finished",
+    "check_fits",
     "check_place",
+    "check_run",
     "class_probabilities",
     "cls_features",
     "content_of_run",

@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from bothways.config import ModelConfig, S, Settings, load_config, to_toml, validate
+from bothways.config import HeadConfig, ModelConfig, S, Settings, load_config, to_toml, validate
 from bothways.errors import UserError
-from bothways.files import read_bytes, read_json, sha256_file, write_json, write_text
+from bothways.files import beside, read_bytes, read_json, sha256_file, write_json, write_text
 from bothways.model import Model, check_sizes, load_weights
 from bothways.training.card import model_card
-from bothways.weights import WEIGHTS, read_folder, read_header, weight_files, write_weights
+from bothways.training.memory import check_fits
+from bothways.weights import WEIGHTS, has_checksums, read_folder, read_header, weight_files, write_weights
 
 CONFIG, MANIFEST, RECIPE, METRICS, CARD = "config.json", "manifest.json", "recipe.toml", "metrics.jsonl", "README.md"
 BEGUN, CHECKPOINTS, LATEST, BEST = "training.json", "checkpoints", "latest", "best"
@@ -85,7 +86,7 @@ def load_config_of(folder: Path) -> ModelConfig:
     check_finished(folder)
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: expected a run (a folder with {CONFIG}), found none; check the path")
-    values = read_json(folder / CONFIG, MOST_CONFIG_BYTES)
+    values = read_json(beside(folder, CONFIG), MOST_CONFIG_BYTES)
     if not isinstance(values, dict):
         raise UserError(f"{folder / CONFIG}: expected a JSON object; the run is damaged")
     if "model_type" in values and "encoder" not in values:
@@ -136,35 +137,91 @@ def load_tensors(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def content_of_run(folder: Path) -> str:
-    """Returns a hash of what a training that starts from a run takes from it: its config and its weights."""
+    """Returns a hash of what a training that starts from a run takes from it: its config and its weights.
+
+    They may be of any size: `check_run` goes before.
+    """
     digest = hashlib.sha256()
     for file in (folder / CONFIG, *weight_files(folder)):
         digest.update(sha256_file(file).encode())
     return digest.hexdigest()
 
 
-def load_run(folder: Path, build_embedding: Callable[[ModelConfig], nn.Module], kind: type[Model] = Model) -> Model:
-    """Builds a finished run's model, all weights filled, in eval mode; its `load_report` says so.
+def check_run(
+    folder: Path,
+    build_embedding: Callable[[ModelConfig], nn.Module],
+    *,
+    any_heads: bool = False,
+    partial: bool = False,
+) -> ModelConfig:
+    """Verifies a finished run by its config and the headers of its weights, before anything of their size is read.
+
+    Args:
+        folder: the run.
+        build_embedding: makes the front end.
+        any_heads: the weights need not hold the heads, which the returned config is without then.
+        partial: the weights need not fit, but the model has to fit in memory.
+
+    Raises:
+        UserError: something is missing or damaged, or the weights do not fit the config.
+    """
+    config, weights, source = load_config_of(folder), read_folder(folder, read_header), str(folder / CONFIG)
+    odd = [name for name, tensor in weights.items() if tensor.dtype != torch.float32]
+    if odd:
+        kind_found = str(weights[odd[0]].dtype).removeprefix("torch.")
+        raise UserError(f"{folder}: weight {odd[0]}: expected float32, got {kind_found}; save the model in float32")
+    if any_heads:
+        held = {name.split(".")[1] for name in weights if name.startswith("heads.")}
+        heads = {name: head for name, head in config.heads.items() if name in held}
+        config = config.model_copy(update={"heads": heads})
+    if partial:
+        check_fits(config, build_embedding, source)
+    try:
+        report = check_sizes(config, build_embedding, weights, source, partial=partial)
+    except UserError as problem:
+        raise UserError(str(problem) if str(folder) in str(problem) else f"{folder}: {problem}") from None
+    if (report.missing or report.unexpected or report.reshaped) and not partial:
+        raise UserError(f"{folder}: weights and config do not belong together: {report.line()}")
+    bare = [file for file in weight_files(folder) if not has_checksums(file)]  # another program's, if it is no run
+    if bare and (folder / MANIFEST).is_file() and "config_sha256" in load_manifest(folder):
+        raise UserError(
+            f"{bare[0]}: expected the checksums that it was saved with, found none; restore it, or save changed "
+            "weights with save_pretrained"
+        )
+    return config
+
+
+def load_run(
+    folder: Path,
+    build_embedding: Callable[[ModelConfig], nn.Module],
+    kind: type[Model] = Model,
+    *,
+    heads: Mapping[str, HeadConfig] | None = None,
+    seed: int = 0,
+    partial: bool = False,
+) -> Model:
+    """Builds a finished run's model in eval mode; its `load_report` says what was filled, by default all.
 
     Args:
         folder: the run.
         build_embedding: makes the front end.
         kind: the class of the model.
+        heads: what the model gets instead of its own heads; one of the same name, kind and classes keeps its weights.
+        seed: of what is drawn anew.
+        partial: take what of the weights fits and draw the rest, the encoder's too.
 
     Raises:
         UserError: something is missing or damaged, or the weights do not fit the config.
     """
-    config, weights = load_config_of(folder), read_folder(folder, read_header)
-    odd = [name for name, tensor in weights.items() if tensor.dtype != torch.float32]
-    if odd:
-        kind_found = str(weights[odd[0]].dtype).removeprefix("torch.")
-        raise UserError(f"{folder}: weight {odd[0]}: expected float32, got {kind_found}; save the model in float32")
-    try:
-        report = check_sizes(config, build_embedding, weights, str(folder / CONFIG))
-    except UserError as problem:
-        raise UserError(str(problem) if str(folder) in str(problem) else f"{folder}: {problem}") from None
-    if report.missing or report.unexpected or report.reshaped:
-        raise UserError(f"{folder}: weights and config do not belong together: {report.line()}")
+    config = check_run(folder, build_embedding, any_heads=heads is not None, partial=partial)
+    anew = []
+    if heads is not None:
+        # A head of as many other classes would fit, and be wrong.
+        told = {name: (head.kind, head.classes) for name, head in config.heads.items()}
+        anew = [name for name, head in heads.items() if told.get(name) not in (None, (head.kind, head.classes))]
+        config = config.model_copy(update={"heads": dict(heads)})
     model = kind(config, build_embedding(config))
-    load_weights(model, load_tensors(folder))
+    if heads is not None or partial:
+        model.initialise(seed)
+    load_weights(model, read_folder(folder), partial=partial, anew=anew)
     return model.eval()

@@ -1,13 +1,15 @@
 """How large a batch memory holds: what one step keeps for its gradient, counted, not tried."""
 
+from collections.abc import Callable
+
 import numpy as np
 import psutil  # type: ignore[import-untyped]
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from bothways.config import TrainingConfig
+from bothways.config import ModelConfig, TrainingConfig
 from bothways.errors import UserError
-from bothways.model import Model
+from bothways.model import Model, outline
 from bothways.training.optim import freeze
 from bothways.training.sampler import Source
 from bothways.workers import available_bytes
@@ -56,6 +58,36 @@ def largest_batch(
     n_parts = n_processes * config.accumulate
     most = min(MOST // config.accumulate, len(source) // n_parts)
     return n_parts * 2 ** int(np.log2(max(min(fits, most), 1)))
+
+
+def check_fits(
+    config: ModelConfig,
+    build_embedding: Callable[[ModelConfig], nn.Module],
+    source: str,
+    *,
+    trained: bool = False,
+) -> None:
+    """Refuses, before it is built, a model that this machine's memory cannot hold.
+
+    Args:
+        config: of the model; its heads may be missing.
+        build_embedding: makes the front end.
+        source: where the sizes come from, for messages.
+        trained: with the gradient and the optimizer's two moments.
+
+    Raises:
+        UserError: the memory that it needs and what is free are named.
+    """
+    encoder = config.encoder.model_copy(update={"num_hidden_layers": 1})  # a layer takes time even without memory
+    one = outline(config.model_copy(update={"encoder": encoder}), build_embedding, source)
+    a_layer = sum(p.numel() for p in one.encoder.layers.parameters())
+    n = sum(p.numel() for p in one.parameters()) + (config.encoder.num_hidden_layers - 1) * a_layer
+    needed, free = 4 * n * (4 if trained else 1), free_bytes(torch.device("cpu"))
+    if needed > free:
+        raise UserError(
+            f"{source}: {n:,} parameters need {needed / 2**30:,.1f} GiB of memory, {free / 2**30:,.1f} are free; lower "
+            "encoder.hidden_size or encoder.num_hidden_layers"
+        )
 
 
 def kept_bytes(model: Model, batch: dict[str, Tensor]) -> int:
