@@ -1,5 +1,6 @@
 """`bothways.load`, and the form that models have on the Hugging Face hub."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,17 @@ from huggingface_hub import ModelHubMixin
 
 from bothways import eeg, text
 from bothways.errors import UserError
-from bothways.files import beside, read_bytes, read_json, write_bytes, write_json, write_text
+from bothways.files import beside, read_bytes, read_json, sha256_file, write_bytes, write_json, write_text
 from bothways.model import Model
 from bothways.training import (
+    BEGUN,
     CARD,
     CONFIG,
+    CONFIG_SUM,
     MANIFEST,
     METRICS,
     RECIPE,
+    check_config,
     check_finished,
     load_run,
     model_card,
@@ -83,12 +87,22 @@ class Pretrained(Model, ModelHubMixin, library_name="bothways", tags=["bert"]):
         self.side_files: dict[str, bytes] = {}
 
     def _save_pretrained(self, save_directory: Path) -> None:
+        if (save_directory / BEGUN).exists():
+            raise UserError(
+                f"{save_directory}: is a run that was trained here, with its checkpoints; choose another folder"
+            )
         save_model(save_directory, self)
-        for name, content in self.side_files.items():
-            write_bytes(save_directory / name, content)
-        if MANIFEST not in self.side_files:
-            write_json(save_directory / MANIFEST, {"kind": "imported"})
+        for name in SIDE_FILES:
+            if name in self.side_files:
+                write_bytes(save_directory / name, self.side_files[name])
+            elif name not in (MANIFEST, CARD):  # of another model that was saved here before
+                (save_directory / name).unlink(missing_ok=True)
+        manifest = {"kind": "imported"}
+        if MANIFEST in self.side_files:
+            manifest = json.loads(self.side_files[MANIFEST])
+        else:
             write_text(save_directory / CARD, model_card(self, {}, {}, {}))
+        write_json(save_directory / MANIFEST, {**manifest, CONFIG_SUM: sha256_file(save_directory / CONFIG)})
 
 
 def load_pretrained(path: str | Path, kind: type[Pretrained] = Pretrained) -> Pretrained:
@@ -99,6 +113,7 @@ def load_pretrained(path: str | Path, kind: type[Pretrained] = Pretrained) -> Pr
         raise UserError(f"{folder}: expected a model (a folder with {CONFIG}), found none; check the path")
     values = read_json(folder / CONFIG, 2**22)
     if isinstance(values, dict) and ("model_type" in values or values.get("text")):
+        check_config(folder)
         loaded = text.load_folder(folder, kind)
         model, tokenizer = loaded.model, loaded.tokenizer
     else:

@@ -2,14 +2,17 @@
 
 from bothways.training.card import model_card
 from bothways.training.checkpoint import (
+    BEGUN,
     BEST,
     CARD,
     CHECKPOINTS,
     CONFIG,
+    CONFIG_SUM,
     LATEST,
     MANIFEST,
     METRICS,
     RECIPE,
+    check_config,
     check_finished,
     content_of_run,
     load_config_of,
@@ -31,10 +34,12 @@ from bothways.training.sampler import Plan, Source, batches
 from bothways.training.signals import interruptible
 
 __all__ = [
+    "BEGUN",
     "BEST",
     "CARD",
     "CHECKPOINTS",
     "CONFIG",
+    "CONFIG_SUM",
     "LATEST",
     "MANIFEST",
     "METRICS",
@@ -47,6 +52,7 @@ __all__ = [
     "TrainResult",
     "batches",
     "build_optimizer",
+    "check_config",
     "check_finished",
     "check_place",
     "class_probabilities",

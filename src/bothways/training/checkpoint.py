@@ -141,7 +141,7 @@ def check_config(folder: Path) -> None:
     """Compares a run's config with its manifest: a byte of it makes another function of the same weights.
 
     Raises:
-        UserError: it is not the one that the run was saved with; a manifest of before there was a checksum says nothing.
+        UserError: it is not the one that the run was saved with; a manifest without its checksum says nothing.
     """
     manifest = read_json(folder / MANIFEST, MOST_MANIFEST_BYTES) if (folder / MANIFEST).exists() else None
     expected = manifest.get(CONFIG_SUM) if isinstance(manifest, dict) else None

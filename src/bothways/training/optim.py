@@ -55,12 +55,12 @@ def odd_moments(
     for key, value in moments.items():
         kind, _, name = key.partition(".")
         like = weights.get(name)
-        if kind not in (*kinds, "own") or like is None or value.dtype != like.dtype:
+        if kind not in (*kinds, "own") or like is None:
             odd.append(key)
         elif kind == "step":
-            if value.shape or not 0 <= float(value) <= steps:
+            if value.shape or value.dtype != torch.float32 or not 0 <= float(value) <= steps:
                 odd.append(key)
-        elif value.shape != like.shape:
+        elif (value.shape, value.dtype) != (like.shape, like.dtype):
             odd.append(key)
     there = {name: [kind for kind in kinds if f"{kind}.{name}" in moments] for name in trained}
     return odd + [f"{kind}.{name}" for name, has in there.items() if has for kind in kinds if kind not in has]
