@@ -41,9 +41,7 @@ def save_run(
     save_model(folder, model, weights)
     write_text(folder / RECIPE, to_toml(settings))
     write_text(folder / CARD, model_card(model, settings.model_dump(mode="json"), manifest, last_metrics(folder)))
-    sums: dict[str, Any] = {
-        name: sha256_file(folder / file) for name, file in ((RECIPE_SUM, RECIPE), (CONFIG_SUM, CONFIG))
-    }
+    sums: dict[str, Any] = {RECIPE_SUM: sha256_file(folder / RECIPE), CONFIG_SUM: sha256_file(folder / CONFIG)}
     if others:
         sums[SUMS] = sums_of(folder, (WEIGHTS, *others))
     write_json(folder / MANIFEST, {**manifest, **sums})

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from bothways.config import Settings, TrainingConfig
-from bothways.errors import BothwaysWarning, UserError, plain_words
+from bothways.errors import BothwaysWarning, UserError
 from bothways.files import (
     check_output,
     hidden_beside,
@@ -276,7 +276,7 @@ class RunFolder:
             again = "run the same command again" + (", without --overwrite" if self._overwrite and self._saved else "")
             after = self.latest if self._saved or not self._overwrite else ""  # before, that is what it replaces
             raise UserError(
-                f"{what}: cannot be written: {plain_words(problem)}; make room and {again}, it goes on from "
+                f"{what}: cannot be written: {problem.strerror or problem}; make room and {again}, it goes on from "
                 f"{f'step {int(after[5:])}' if after else 'the beginning'}"
             ) from None
 
