@@ -11,14 +11,21 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
+from torch import Tensor
 
 import bothways
+from bothways import files
 from bothways import run as commands
 from bothways.config import PretrainConfig
 from bothways.errors import BothwaysWarning, UserError
-from bothways.training import TrainResult, folder, join, load_config_of, load_run, open_run, run_at, train
+from bothways.files import write_text
+from bothways.training import TrainResult, checkpoint, folder, join, load_config_of, load_run, open_run, run_at, train
+from bothways.training.checkpoint import sums_of
+from bothways.weights import read_weights, write_weights
+from commands import timeless
 from models import embedding_of
-from sentences import Sentences, changed, classifier
+from sentences import Sentences, bert, changed, classifier
 from sittings import OFTEN, Stopped, Until, names, opened, outcome, sitting, step, stopped
 
 
@@ -63,6 +70,15 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "another log": lambda c: (c / "metrics.jsonl").write_text(""),
     "log cut": lambda c: (c / "metrics.jsonl").write_text('{"st'),
     "gone": shutil.rmtree,
+    "no manifest and no log": lambda c: [(c / name).unlink() for name in ("manifest.json", "metrics.jsonl")],
+    "moments of another step": lambda c: shutil.copy(c.with_name(step(3)) / "optimizer.safetensors", c),
+    "weights of another step": lambda c: shutil.copy(c.with_name(step(3)) / "model.safetensors", c),
+    "weights of another model": lambda c: write_weights(c / "model.safetensors", bert().state_dict()),
+    "moments without checksums": lambda c: save_file(
+        {name: tensor + 1 for name, tensor in read_weights(c / "optimizer.safetensors").items()},
+        c / "optimizer.safetensors",
+    ),
+    "a file in its place": lambda c: [shutil.rmtree(c), c.write_text("")],
 }
 
 
@@ -75,6 +91,101 @@ def test_a_damaged_checkpoint_is_passed_over(
     with pytest.warns(BothwaysWarning, match=rf"{step(4)}.*; going on from {step(3)} instead$"):
         sitting(tmp_path / "run")
     assert outcome(tmp_path / "run") == undisturbed
+
+
+MOMENTS: dict[str, Callable[[str, Tensor], Tensor]] = {
+    "shape": lambda name, moment: moment[:1].clone() if name.startswith("exp_avg.") and moment.ndim else moment,
+    "dtype": lambda name, moment: moment.to(torch.int8) if name.startswith("exp_avg.") else moment,
+    "dtype of the step": lambda name, moment: moment.long() if name.startswith("step.") else moment,
+    "step before the first": lambda name, moment: -moment if name.startswith("step.") else moment,
+    "step to come": lambda name, moment: moment + 1 if name.startswith("step.") else moment,
+    "step of every number": lambda name, moment: moment.expand(2).clone() if name.startswith("step.") else moment,
+}
+NAMES: dict[str, Callable[[str], str]] = {
+    "other kind": lambda name: name.replace("exp_avg.", "max_exp_avg."),
+    "other weight": lambda name: name.replace("heads.sequence", "heads.other"),
+    "own weight": lambda name: name.replace("exp_avg.", "own."),
+}
+
+
+def sealed(checkpoint: Path) -> None:
+    """Lets a checkpoint's manifest vouch for what lies there now."""
+    sums = json.loads((checkpoint / "manifest.json").read_text())["sha256"]
+    rewritten(checkpoint / "manifest.json", sha256=sums_of(checkpoint, sums))
+
+
+@pytest.mark.parametrize("odd", [*MOMENTS, *NAMES])
+def test_moments_that_do_not_fit_are_not_taken(tmp_path: Path, odd: str) -> None:
+    """Fused AdamW would write beyond their ends."""
+    stopped(tmp_path / "run", 4)
+    checkpoint = tmp_path / "run" / "checkpoints" / step(4)
+    moments = read_weights(checkpoint / "optimizer.safetensors")
+    value, name = MOMENTS.get(odd, lambda _, moment: moment), NAMES.get(odd, str)
+    moments = {name(key): value(key, moment) for key, moment in moments.items()}
+    write_weights(checkpoint / "optimizer.safetensors", moments)
+    sealed(checkpoint)
+    with pytest.raises(UserError, match=r"the checkpoint of step 4 is of another model \(\w+\..* does not fit\);"):
+        sitting(tmp_path / "run")
+
+
+def test_a_weight_has_all_of_its_moments(tmp_path: Path) -> None:
+    stopped(tmp_path / "run", 4)
+    checkpoint = tmp_path / "run" / "checkpoints" / step(4)
+    moments = read_weights(checkpoint / "optimizer.safetensors")
+    del moments["exp_avg_sq.heads.sequence.linear.bias"]
+    write_weights(checkpoint / "optimizer.safetensors", moments)
+    sealed(checkpoint)
+    with pytest.raises(UserError, match=r"another model \(exp_avg_sq.heads.sequence.linear.bias does not fit\)"):
+        sitting(tmp_path / "run")
+
+
+def test_a_pointer_older_than_all_checkpoints_removes_none(tmp_path: Path, undisturbed: Any) -> None:
+    stopped(tmp_path / "run", 5)
+    (tmp_path / "run" / "checkpoints" / "latest").write_text(step(3))
+    with pytest.warns(BothwaysWarning, match=rf"{step(3)}: missing; going on from {step(5)} instead$"):
+        stopped(tmp_path / "run", 0)
+    assert names(tmp_path / "run") == ["latest", step(4), step(5)]
+    with pytest.warns(BothwaysWarning, match=rf"{step(3)}: missing; going on from {step(5)} instead$"):
+        sitting(tmp_path / "run")
+    assert outcome(tmp_path / "run") == undisturbed
+
+
+@pytest.mark.parametrize("name", ["checkpoints/latest", "checkpoints/best", "model.safetensors"])
+def test_a_folder_in_a_files_place_is_refused_before_training(tmp_path: Path, name: str) -> None:
+    stopped(tmp_path / "run", 2)
+    (tmp_path / "run" / name).unlink(missing_ok=True)
+    (tmp_path / "run" / name).mkdir()
+    with pytest.raises(UserError, match=rf"run/{name}: expected a file or nothing here, got a folder; move it away$"):
+        sitting(tmp_path / "run", Until(0))
+
+
+def test_what_a_kill_at_the_last_checkpoint_left_is_done_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = changed(steps=4, evaluations=4, keep=1)
+
+    def go_on(*scores: float) -> int:
+        left, model = list(scores), classifier()
+        with open_run(tmp_path / "run", PretrainConfig(training=config), {}, join()) as run:
+            result = train(
+                model, Sentences(), config, title="test", evaluate=lambda _: {}, score=lambda _: left.pop(0), run=run
+            )
+            run.finish(model, {})
+        return result.best_step
+
+    def mortal(path: Path, text: str) -> None:
+        if text == step(4) and path.name == "best":
+            raise Stopped
+        write_text(path, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder, "write_text", mortal)
+        with pytest.raises(Stopped):
+            go_on(1.0, 2.0, 3.0, 9.0)
+    assert names(tmp_path / "run") == ["best", "latest", step(3), step(4)]
+    assert go_on() == 4
+    assert names(tmp_path / "run") == ["best", "latest", step(4)]
+    assert (tmp_path / "run" / "checkpoints" / "best").read_text() == step(4)
 
 
 @pytest.mark.parametrize("text", ["", "\0\0\0\0", "step-99999999"])
@@ -209,6 +320,152 @@ def test_a_full_disk_at_the_first_checkpoint(tmp_path: Path, monkeypatch: pytest
     ):
         sitting(tmp_path / "run", Until(0, lambda: patch.setattr(os, "fsync", full)))
     assert not (tmp_path / "run").exists()
+
+
+def full_on(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    """As if the disk were full for files of one name."""
+
+    def write(path: Path, *arguments: Any, **options: Any) -> Any:
+        if path.name == name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(path, *arguments, **options)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("place", "written", "name", "where", "after"),
+    [
+        (folder, "write_json", "training.json", "training.json", "the beginning"),
+        (folder, "write_text", "latest", f"checkpoints/{step(1)}", "step 1"),
+        (Path, "open", "metrics.jsonl", "metrics.jsonl", "step 2"),
+        (checkpoint, "write_text", "recipe.toml", f"checkpoints/{step(1)}", "the beginning"),
+    ],
+    ids=["settings", "pointer", "log", "checkpoint"],
+)
+def test_a_full_disk_names_the_file(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    undisturbed: Any,
+    place: Any,
+    written: str,
+    name: str,
+    where: str,
+    after: str,
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(place, written, full_on(name, getattr(place, written)))
+        with pytest.raises(UserError) as caught:
+            sitting(tmp_path / "run", log_every=3)
+    assert str(caught.value) == (
+        f"{tmp_path / 'run' / where}: cannot be written: No space left on device; make room and run the same command "
+        f"again, it goes on from {after}"
+    )
+    sitting(tmp_path / "run")
+    assert outcome(tmp_path / "run") == undisturbed
+
+
+def test_a_full_disk_when_the_log_is_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped(tmp_path / "run", 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(folder, "write_text", full_on("metrics.jsonl", folder.write_text))
+        with pytest.raises(UserError, match=r"run/metrics.jsonl: cannot be written: No "):
+            sitting(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "README.md", "manifest.json"])
+def test_a_full_disk_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: Any, name: str) -> None:
+    stopped(tmp_path / "run", 5)
+    sitting(tmp_path / "whole")
+    replace = Path.replace
+
+    def full(path: Path, target: Path) -> Path:
+        if target.name == name and target.parent.name == "run":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return replace(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", full)
+        with pytest.raises(UserError, match=r"run: cannot be written: No .* from step 6$"):
+            sitting(tmp_path / "run")
+    assert not (tmp_path / "run" / "manifest.json").exists()
+    sitting(tmp_path / "run")
+    assert outcome(tmp_path / "run") == undisturbed
+
+
+def test_a_full_disk_while_a_run_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sitting(tmp_path / "run")
+    before = outcome(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr(folder, "write_json", full_on("training.json", folder.write_json))
+        with pytest.raises(UserError) as caught:
+            sitting(tmp_path / "run", seed=1, overwrite=True)
+    assert str(caught.value).endswith("make room and run the same command again, it goes on from the beginning")
+    with opened(tmp_path / "run") as run:
+        assert run.result is not None
+    assert outcome(tmp_path / "run") == before
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", full_on("metrics.jsonl", Path.open))
+        with pytest.raises(UserError) as caught:
+            sitting(tmp_path / "run", seed=1, overwrite=True, log_every=3)
+    assert str(caught.value).endswith("run the same command again, without --overwrite, it goes on from step 2")
+
+
+# Killed at each change of the disk -------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """Nothing catches it, as nothing catches a kill."""
+
+
+def killed_at(run: Path, change: int, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Trains until so many files and folders have got their names or gone; says whether it was killed by then."""
+    left = [change]
+
+    def mortal(real: Callable[..., Any]) -> Callable[..., Any]:
+        def work(*arguments: Any, **options: Any) -> Any:
+            if left[0] <= 0:  # the rest of the process does nothing either
+                raise Killed
+            left[0] -= 1
+            return real(*arguments, **options)
+
+        return work
+
+    with monkeypatch.context() as patch:
+        for name in ("rename", "replace", "mkdir", "unlink", "rmdir"):
+            patch.setattr(Path, name, mortal(getattr(Path, name)))
+        for place, name in ((os, "fsync"), (shutil, "rmtree"), (files, "_exchange")):
+            patch.setattr(place, name, mortal(getattr(place, name)))
+        try:
+            sitting(run, steps=2, evaluations=2, keep=1)
+        except Killed:
+            return True
+    return False
+
+
+def test_killed_at_each_change_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From before the folder is there to the end of `finish`."""
+    sitting(tmp_path / "undisturbed", steps=2, evaluations=2, keep=1)
+    expected, change = left_of(tmp_path / "undisturbed"), 0
+    while killed_at(tmp_path / "run", change, monkeypatch):
+        sitting(tmp_path / "run", steps=2, evaluations=2, keep=1)
+        assert outcome(tmp_path / "run") == outcome(tmp_path / "undisturbed"), change
+        assert left_of(tmp_path / "run") == expected, change
+        shutil.rmtree(tmp_path / "run")
+        change += 1
+    assert change > 100
+
+
+def left_of(run: Path) -> dict[str, Any]:
+    """All files, manifests and pointers with what does not depend on the clock."""
+    return {
+        str(path.relative_to(run)): timeless(json.loads(path.read_text()) | {"sha256": None})
+        if path.name == "manifest.json"
+        else path.read_text()
+        if path.name in ("latest", "best")
+        else None
+        for path in sorted(run.rglob("*"))
+    }
 
 
 def test_a_checkpoint_is_a_run(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from bothways.training import (
     RECIPE,
     check_config,
     check_finished,
+    check_float32,
     load_run,
     model_card,
     run_at,
@@ -86,11 +87,19 @@ class Pretrained(Model, ModelHubMixin, library_name="bothways", tags=["bert"]):
         super().__init__(*arguments, **options)
         self.side_files: dict[str, bytes] = {}
 
+    def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
+        """Saves a model as a run that `load_pretrained` takes; options are those of huggingface_hub's mixin.
+
+        Raises:
+            UserError: the weights are not float32, or the folder is a run that was trained there.
+        """
+        folder = Path(save_directory)
+        if (folder / BEGUN).exists():
+            raise UserError(f"{folder}: is a run that was trained here, with its checkpoints; choose another folder")
+        check_float32(self.state_dict(), folder)  # now, for the mixin begins with removing the config
+        return super().save_pretrained(folder, **options)
+
     def _save_pretrained(self, save_directory: Path) -> None:
-        if (save_directory / BEGUN).exists():
-            raise UserError(
-                f"{save_directory}: is a run that was trained here, with its checkpoints; choose another folder"
-            )
         save_model(save_directory, self)
         for name in SIDE_FILES:
             if name in self.side_files:

@@ -53,14 +53,8 @@ def sums_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def save_model(folder: Path, model: Model, weights: Mapping[str, torch.Tensor] | None = None) -> None:
-    """Writes weights (by default the model's) and config: what `load_run` needs.
-
-    Raises:
-        UserError: they are not float32, and would not be loaded.
-    """
-    weights = model.state_dict() if weights is None else weights
-    check_float32(weights, folder)
-    write_weights(folder / WEIGHTS, weights)
+    """Writes weights (by default the model's) and config: what `load_run` needs."""
+    write_weights(folder / WEIGHTS, model.state_dict() if weights is None else weights)
     write_json(folder / CONFIG, model.config.model_dump(mode="json"))
 
 
