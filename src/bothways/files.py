@@ -279,7 +279,8 @@ def locked(path: Path, busy: str) -> Iterator[None]:
 def make_folder(path: Path) -> None:
     """Makes a folder, and those it lies in, where they are missing; a power failure does not take them away again."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-    path.mkdir(parents=True, exist_ok=True)
+    if not path.is_dir():  # where it is, its file system may be one that is only read
+        path.mkdir(parents=True, exist_ok=True)
     for folder in missing:
         sync_to_disk(folder.parent)
 

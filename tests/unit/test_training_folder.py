@@ -253,7 +253,7 @@ def test_a_finished_run_that_only_can_be_read(tmp_path: Path, monkeypatch: pytes
     stopped(tmp_path / "stopped", 2)
     sitting(tmp_path / "run")
 
-    def denied(*_: object) -> None:
+    def denied(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     monkeypatch.setattr(folder, "locked", denied)

@@ -462,7 +462,7 @@ def _put_back(path: Path) -> None:
             entry.rename(path / entry.name)
         if entries and entries[-1].name != BEGUN:
             (path / BEGUN).unlink(missing_ok=True)
-        (path / _MOVING).rmdir()
+        _remove(path / _MOVING)  # in it may be a second name of what is back, which `rename` leaves
 
 
 def _discard(checkpoint: Path) -> None:
