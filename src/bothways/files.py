@@ -39,7 +39,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 def replacing(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
     """Yields a file to write that takes the place of `path` when the block ends without an exception.
 
-    Without `sync` a power failure right after may leave part of it; a killed process never does.
+    Without `sync` a power failure right after may leave part of it, or what was there; a killed process never does.
     """
     temporary = hidden_beside(path, f"{os.getpid()}.partial")
     try:
@@ -49,6 +49,8 @@ def replacing(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
                 file.flush()
                 os.fsync(file.fileno())
         temporary.replace(path)
+        if sync:
+            sync_to_disk(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -123,6 +125,8 @@ OURS = (
     "splits.json",
 )
 """One of these lies in every folder that a command writes: only such a folder is ever replaced."""
+_NO_SYNC = {errno.EINVAL, errno.ENOTSUP}
+"""Of file systems that sync no folder."""
 _NO_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES}
 
 
@@ -200,8 +204,8 @@ def new_folder(out: Path, *, overwrite: bool = False, temporary: Path | None = N
     try:
         yield temporary
         for path in sorted(temporary.rglob("*")):
-            _sync(path)
-        _sync(temporary)
+            sync_to_disk(path)
+        sync_to_disk(temporary)
         if not out.exists():
             temporary.rename(out)
         elif not _exchange(temporary, out):  # then there is a moment without `out`
@@ -213,7 +217,7 @@ def new_folder(out: Path, *, overwrite: bool = False, temporary: Path | None = N
                 old.rename(out)
                 raise
             shutil.rmtree(old)
-        _sync(out.parent)
+        sync_to_disk(out.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -280,9 +284,22 @@ def locked(path: Path, busy: str) -> Iterator[None]:
             os.close(descriptor)
 
 
-def _sync(path: Path) -> None:
+def make_folder(path: Path) -> None:
+    """Makes a folder, and those it lies in, where they are missing; a power failure does not take them away again."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    if not path.is_dir():  # where it is, its file system may be one that is only read
+        path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        sync_to_disk(folder.parent)
+
+
+def sync_to_disk(path: Path) -> None:
+    """Waits until a file's content, or a folder's names, would outlast a power failure."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as problem:
+        if not (path.is_dir() and problem.errno in _NO_SYNC):
+            raise
     finally:
         os.close(descriptor)

@@ -146,6 +146,21 @@ def has_checksums(path: Path) -> bool:
         return bool(header.sums) or not header.places
 
 
+def sha256_of_header(path: Path) -> str:
+    """Returns the SHA-256 of a file's header: with the checksums in it, it stands for all numbers, which are not read.
+
+    Raises:
+        UserError: missing, or no safetensors.
+    """
+    with readable(path) as file:
+        start = file.read(8)
+        length = int.from_bytes(start, "little")
+        header = file.read(min(length, MOST_HEADER_BYTES))
+        if len(header) < length:
+            raise _damaged(path, f"a header of {length} bytes, found {len(header)}")
+        return hashlib.sha256(start + header).hexdigest()
+
+
 def read_folder(folder: Path, read: Callable[[Path], dict[str, Tensor]] = read_weights) -> dict[str, Tensor]:
     """Reads `model.safetensors`, or the pieces that its index names; `read` is `read_weights` or `read_header`.
 

@@ -18,6 +18,7 @@ from huggingface_hub import ModelCard, hub_mixin
 import bothways
 from bothways import run, text
 from bothways.errors import UserError
+from bothways.files import sha256_file
 from bothways.run import Pretrained
 from bothways.training import model_card
 from models import FORMS
@@ -137,10 +138,60 @@ def test_a_bert_is_saved_in_our_form_with_its_tokenizer(bert: Path, tmp_path: Pa
     back = bothways.load(tmp_path / "copy")
     assert same(back, model)
     assert back.tokenizer is not None
-    assert json.loads((tmp_path / "copy" / "manifest.json").read_text()) == {"kind": "imported"}
+    manifest = json.loads((tmp_path / "copy" / "manifest.json").read_text())
+    assert manifest == {"kind": "imported", "config_sha256": sha256_file(tmp_path / "copy" / "config.json")}
     with torch.no_grad():
         one, other = (m(text_inputs(), with_losses=False).rows.values for m in (model, back))
     assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("which", ["finetuned", "bert"])
+def test_another_config_than_it_was_saved_with(chain: Chain, bert: Path, tmp_path: Path, which: str) -> None:
+    bothways.load(bert if which == "bert" else chain.finetuned).save_pretrained(tmp_path / "copy")
+    values = json.loads((tmp_path / "copy" / "config.json").read_text())
+    values["encoder"]["num_attention_heads"] = 1
+    (tmp_path / "copy" / "config.json").write_text(json.dumps(values, indent=1))
+    with pytest.raises(UserError, match=r"copy/config.json: not the one that the run was saved with; restore it$"):
+        bothways.load(tmp_path / "copy")
+    if which == "bert":
+        with pytest.raises(UserError, match=r"copy/config.json: not the one"):
+            run.walkthrough("text", model=tmp_path / "copy", input="the cat")
+    manifest = json.loads((tmp_path / "copy" / "manifest.json").read_text())
+    del manifest["config_sha256"]  # of a run of before
+    (tmp_path / "copy" / "manifest.json").write_text(json.dumps(manifest))
+    assert bothways.load(tmp_path / "copy").config.encoder.num_attention_heads == 1
+
+
+def test_a_changed_config_is_saved_with_its_checksum(chain: Chain, tmp_path: Path) -> None:
+    model = bothways.load(chain.pretrained)
+    model.config = model.config.model_copy(update={"heads": {}})
+    model.heads = torch.nn.ModuleDict()
+    model.save_pretrained(tmp_path / "copy")
+    assert not bothways.load(tmp_path / "copy").config.heads
+
+
+def test_a_trained_run_is_not_saved_over(chain: Chain, tmp_path: Path) -> None:
+    shutil.copytree(chain.finetuned, tmp_path / "run")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir() if path.is_file()}
+    with pytest.raises(UserError, match=r"run: is a run that was trained here, with its checkpoints; choose another"):
+        bothways.load(chain.pretrained).save_pretrained(tmp_path / "run")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir() if path.is_file()} == before
+
+
+def test_nothing_of_a_model_that_was_saved_before_is_left(chain: Chain, bert: Path, tmp_path: Path) -> None:
+    for source in (bert, chain.pretrained, bert):
+        bothways.load(source).save_pretrained(tmp_path / "copy")
+        bothways.load(source).save_pretrained(tmp_path / "alone" / source.name)
+        alone = {path.name: path.read_bytes() for path in (tmp_path / "alone" / source.name).iterdir()}
+        assert {path.name: path.read_bytes() for path in (tmp_path / "copy").iterdir()} == alone
+
+
+def test_half_precision_is_not_saved(chain: Chain, tmp_path: Path) -> None:
+    model = bothways.load(chain.pretrained).half()
+    with pytest.raises(UserError, match=r"expected float32, got float16; save the model in float32 \(`model.f"):
+        model.save_pretrained(tmp_path / "copy")
+    model.float().save_pretrained(tmp_path / "copy")
+    bothways.load(tmp_path / "copy")
 
 
 class Api:
@@ -223,6 +274,10 @@ def test_card_of_a_pretrained_run(chain: Chain) -> None:
         "- 55% of the patches hidden (block) and rebuilt; no labels",
         "- windows of 3 s",
         "- 20 steps of 16, seed 0",
+        "- `reconstruction`, weight 1 in the loss: smooth_l1 of the content of hidden patches, from their own output "
+        "(spectrum 1)",
+        "- `cls_reconstruction`, weight 0.5 in the loss: smooth_l1 of the content of hidden patches, from [CLS] and "
+        "their place (spectrum 1)",
         f"- last training loss {result['loss']:.3g}",
         'model = bothways.load("PATH")  # this folder',
         "bothways eeg finetune --from PATH --data store --labels labels.csv --out finetuned",
@@ -246,6 +301,7 @@ def test_card_of_a_finetuned_run(chain: Chain) -> None:
         "- held out: 1 subjects for validation, 1 for test",
         "- a class for each window, read from cls: `closed`, `open`",
         "- started from a pretrained run",
+        "- `sequence`, weight 1 in the loss: cross-entropy of the class of the whole (`closed` 1, `open` 1)",
         "- 40 steps of 16, seed 0",
         "bothways eeg predict PATH new.edf --out predictions",
     ):
@@ -268,6 +324,11 @@ def test_card_of_a_bert(bert: Path, tmp_path: Path) -> None:
     card, lines = card_of(tmp_path / "copy")
     assert card.data.tags == ["bothways", "text", "bert", "imported"]
     assert "Token ids of a vocabulary of 71, at most 20 in a row." in lines
+    at = lines.index("## Objective")
+    assert lines[at + 2 : at + 4] == [
+        "- `mlm`, weight 1 in the loss: cross-entropy of the hidden tokens",
+        "- `nsp`, weight 1 in the loss: cross-entropy of whether the second sentence follows the first",
+    ]
     assert not any("license" in line for line in lines)
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,40 @@ def test_write_and_read(tmp_path: Path) -> None:
     write_text(tmp_path / "a.json", "[]")
     assert read_json(tmp_path / "a.json") == []
     assert names(tmp_path) == {"a.json"}
+
+
+def test_names_outlast_a_power_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    real, replace = os.fsync, Path.replace
+
+    def sync(descriptor: int) -> None:
+        done.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        real(descriptor)
+
+    def renamed(path: Path, target: Path) -> Path:
+        done.append("renamed")
+        return replace(path, target)
+
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("what is synced is read from /proc")
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(Path, "replace", renamed)
+    files.make_folder(tmp_path / "a" / "b")
+    assert sorted(done) == [str(tmp_path), str(tmp_path / "a")]
+    done.clear()
+    write_text(tmp_path / "a" / "b" / "c", "")
+    assert done[1:] == ["renamed", str(tmp_path / "a" / "b")]
+    assert Path(done[0]).parent == tmp_path / "a" / "b"
+
+
+def test_a_file_system_that_syncs_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sync(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    write_text(tmp_path / "a", "b")
+    assert (tmp_path / "a").read_text() == "b"
 
 
 def test_json_that_no_other_reader_takes_is_refused(tmp_path: Path) -> None:

@@ -251,6 +251,7 @@ def test_hostile_folders(tmp_path: Path) -> None:
         pytest.skip("the peak of memory is read from /proc")
     (tmp_path / "eeg").mkdir()
     save_run(tmp_path / "eeg", FORMS["eeg_channels"].build(), FinetuneConfig(), {"kind": "finetune"})
+    edit_json("manifest.json", lambda m: m.pop("config_sha256"))(tmp_path / "eeg")  # so that any config is looked at
     save_bert(tmp_path / "bert", transformers.BertForSequenceClassification)
     canary = tmp_path / "canary"
     pickle.loads(next(pickles(canary))[1])

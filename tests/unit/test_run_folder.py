@@ -76,6 +76,9 @@ def config(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], objec
         values = json.loads((run / "config.json").read_text())
         change(values)
         (run / "config.json").write_text(json.dumps(values))
+        manifest = json.loads((run / "manifest.json").read_text())
+        del manifest["config_sha256"]  # as in a run of before, whose config nothing vouches for
+        (run / "manifest.json").write_text(json.dumps(manifest))
 
     return damage
 
@@ -145,6 +148,14 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "one head more": (config(lambda c: c.update(pooler=True)), "missing: pooler.dense.weight"),
     "config of a megabyte": (rewrite("config.json", lambda b: b + b" " * 2**20), "expected at most 65,536 bytes"),
+    "another function": (
+        rewrite("config.json", lambda b: b.replace(b'"gelu"', b'"relu"')),
+        "config.json: not the one that the run was saved with; restore it",
+    ),
+    "another contract": (
+        rewrite("config.json", lambda b: b.replace(b'"notch_hz": 50.0', b'"notch_hz": 60.0')),
+        "config.json: not the one that the run was saved with; restore it",
+    ),
     "nothing at all": (lambda run: shutil.rmtree(run), "expected a run"),
 }  # fmt: skip
 

@@ -11,14 +11,19 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
+from torch import Tensor
 
 import bothways
 from bothways import run as commands
 from bothways.config import PretrainConfig
 from bothways.errors import BothwaysWarning, UserError
+from bothways.files import write_text
 from bothways.training import TrainResult, folder, join, load_config_of, load_run, open_run, run_at, train
+from bothways.training.checkpoint import sums_of
+from bothways.weights import read_weights, write_weights
 from models import embedding_of
-from sentences import Sentences, changed, classifier
+from sentences import Sentences, bert, changed, classifier
 from sittings import OFTEN, Stopped, Until, names, opened, outcome, sitting, step, stopped
 
 
@@ -63,6 +68,15 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "another log": lambda c: (c / "metrics.jsonl").write_text(""),
     "log cut": lambda c: (c / "metrics.jsonl").write_text('{"st'),
     "gone": shutil.rmtree,
+    "no manifest and no log": lambda c: [(c / name).unlink() for name in ("manifest.json", "metrics.jsonl")],
+    "moments of another step": lambda c: shutil.copy(c.with_name(step(3)) / "optimizer.safetensors", c),
+    "weights of another step": lambda c: shutil.copy(c.with_name(step(3)) / "model.safetensors", c),
+    "weights of another model": lambda c: write_weights(c / "model.safetensors", bert().state_dict()),
+    "moments without checksums": lambda c: save_file(
+        {name: tensor + 1 for name, tensor in read_weights(c / "optimizer.safetensors").items()},
+        c / "optimizer.safetensors",
+    ),
+    "a file in its place": lambda c: [shutil.rmtree(c), c.write_text("")],
 }
 
 
@@ -75,6 +89,101 @@ def test_a_damaged_checkpoint_is_passed_over(
     with pytest.warns(BothwaysWarning, match=rf"{step(4)}.*; going on from {step(3)} instead$"):
         sitting(tmp_path / "run")
     assert outcome(tmp_path / "run") == undisturbed
+
+
+MOMENTS: dict[str, Callable[[str, Tensor], Tensor]] = {
+    "shape": lambda name, moment: moment[:1].clone() if name.startswith("exp_avg.") and moment.ndim else moment,
+    "dtype": lambda name, moment: moment.to(torch.int8) if name.startswith("exp_avg.") else moment,
+    "dtype of the step": lambda name, moment: moment.long() if name.startswith("step.") else moment,
+    "step before the first": lambda name, moment: -moment if name.startswith("step.") else moment,
+    "step to come": lambda name, moment: moment + 1 if name.startswith("step.") else moment,
+    "step of every number": lambda name, moment: moment.expand(2).clone() if name.startswith("step.") else moment,
+}
+NAMES: dict[str, Callable[[str], str]] = {
+    "other kind": lambda name: name.replace("exp_avg.", "max_exp_avg."),
+    "other weight": lambda name: name.replace("heads.sequence", "heads.other"),
+    "own weight": lambda name: name.replace("exp_avg.", "own."),
+}
+
+
+def sealed(checkpoint: Path) -> None:
+    """Lets a checkpoint's manifest vouch for what lies there now."""
+    sums = json.loads((checkpoint / "manifest.json").read_text())["sha256"]
+    rewritten(checkpoint / "manifest.json", sha256=sums_of(checkpoint, sums))
+
+
+@pytest.mark.parametrize("odd", [*MOMENTS, *NAMES])
+def test_moments_that_do_not_fit_are_not_taken(tmp_path: Path, odd: str) -> None:
+    """Fused AdamW would write beyond their ends."""
+    stopped(tmp_path / "run", 4)
+    checkpoint = tmp_path / "run" / "checkpoints" / step(4)
+    moments = read_weights(checkpoint / "optimizer.safetensors")
+    value, name = MOMENTS.get(odd, lambda _, moment: moment), NAMES.get(odd, str)
+    moments = {name(key): value(key, moment) for key, moment in moments.items()}
+    write_weights(checkpoint / "optimizer.safetensors", moments)
+    sealed(checkpoint)
+    with pytest.raises(UserError, match=r"the checkpoint of step 4 is of another model \(\w+\..* does not fit\);"):
+        sitting(tmp_path / "run")
+
+
+def test_a_weight_has_all_of_its_moments(tmp_path: Path) -> None:
+    stopped(tmp_path / "run", 4)
+    checkpoint = tmp_path / "run" / "checkpoints" / step(4)
+    moments = read_weights(checkpoint / "optimizer.safetensors")
+    del moments["exp_avg_sq.heads.sequence.linear.bias"]
+    write_weights(checkpoint / "optimizer.safetensors", moments)
+    sealed(checkpoint)
+    with pytest.raises(UserError, match=r"another model \(exp_avg_sq.heads.sequence.linear.bias does not fit\)"):
+        sitting(tmp_path / "run")
+
+
+def test_a_pointer_older_than_all_checkpoints_removes_none(tmp_path: Path, undisturbed: Any) -> None:
+    stopped(tmp_path / "run", 5)
+    (tmp_path / "run" / "checkpoints" / "latest").write_text(step(3))
+    with pytest.warns(BothwaysWarning, match=rf"{step(3)}: missing; going on from {step(5)} instead$"):
+        stopped(tmp_path / "run", 0)
+    assert names(tmp_path / "run") == ["latest", step(4), step(5)]
+    with pytest.warns(BothwaysWarning, match=rf"{step(3)}: missing; going on from {step(5)} instead$"):
+        sitting(tmp_path / "run")
+    assert outcome(tmp_path / "run") == undisturbed
+
+
+@pytest.mark.parametrize("name", ["checkpoints/latest", "checkpoints/best", "model.safetensors"])
+def test_a_folder_in_a_files_place_is_refused_before_training(tmp_path: Path, name: str) -> None:
+    stopped(tmp_path / "run", 2)
+    (tmp_path / "run" / name).unlink(missing_ok=True)
+    (tmp_path / "run" / name).mkdir()
+    with pytest.raises(UserError, match=rf"run/{name}: expected a file or nothing here, got a folder; move it away$"):
+        sitting(tmp_path / "run", Until(0))
+
+
+def test_what_a_kill_at_the_last_checkpoint_left_is_done_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = changed(steps=4, evaluations=4, keep=1)
+
+    def go_on(*scores: float) -> int:
+        left, model = list(scores), classifier()
+        with open_run(tmp_path / "run", PretrainConfig(training=config), {}, join()) as run:
+            result = train(
+                model, Sentences(), config, title="test", evaluate=lambda _: {}, score=lambda _: left.pop(0), run=run
+            )
+            run.finish(model, {})
+        return result.best_step
+
+    def mortal(path: Path, text: str) -> None:
+        if text == step(4) and path.name == "best":
+            raise Stopped
+        write_text(path, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder, "write_text", mortal)
+        with pytest.raises(Stopped):
+            go_on(1.0, 2.0, 3.0, 9.0)
+    assert names(tmp_path / "run") == ["best", "latest", step(3), step(4)]
+    assert go_on() == 4
+    assert names(tmp_path / "run") == ["best", "latest", step(4)]
+    assert (tmp_path / "run" / "checkpoints" / "best").read_text() == step(4)
 
 
 @pytest.mark.parametrize("text", ["", "\0\0\0\0", "step-99999999"])

@@ -231,6 +231,43 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "photos") == ["me.jpg"]
 
 
+@pytest.mark.parametrize("left", [(), ("lock",), ("lock", ".training.json.7.partial")], ids=str)
+def test_killed_before_its_first_file_it_begins(tmp_path: Path, undisturbed: Any, left: tuple[str, ...]) -> None:
+    (tmp_path / "run").mkdir()
+    for name in left:
+        (tmp_path / "run" / name).write_bytes(b"")
+    sitting(tmp_path / "run", overwrite=bool(left))
+    assert outcome(tmp_path / "run") == undisturbed
+    assert not list((tmp_path / "run").glob(".*"))
+
+
+def test_what_began_without_a_checkpoint_removes_nothing_of_others(tmp_path: Path) -> None:
+    stopped(tmp_path / "run", 1)
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    sitting(tmp_path / "run")
+    assert (tmp_path / "run" / "notes.txt").read_text() == "mine"
+
+
+def test_a_finished_run_that_only_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped(tmp_path / "stopped", 2)
+    sitting(tmp_path / "run")
+
+    def denied(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(folder, "locked", denied)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(Path, "mkdir", denied)
+    with opened(tmp_path / "run") as run:
+        assert run.result is not None
+    with pytest.raises(UserError, match="was made with other settings"):
+        sitting(tmp_path / "run", seed=1)
+    for path, options in ((tmp_path / "run", {"overwrite": True}), (tmp_path / "stopped", {})):
+        with pytest.raises(UserError, match="cannot be written"):
+            sitting(path, **options)
+
+
 # Numbers that are not finite -------------------------------------------------------------------------------------
 
 
@@ -250,6 +287,9 @@ def test_the_batch_of_a_loss_that_is_not_finite_is_kept(tmp_path: Path) -> None:
     assert kept.keys() == {"input_ids.0", "labels.0", "sample_id.0"}
     assert 3 in kept["sample_id.0"].tolist()
     assert len(kept["sample_id.0"]) == 4
+    content = file.read_bytes()
+    sitting(tmp_path / "run", **{"checkpoint_every_s": 0, "evaluations": 1})
+    assert file.read_bytes() == content
 
 
 def test_the_batch_of_a_loss_that_is_not_finite_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from bothways.heads import real_moments
 from bothways.inspection import Look, look
 from bothways.masking import Action
 from bothways.run.common import Sources, calibration, check_baseline, with_mains
-from bothways.training import load_config_of, load_manifest, load_recipe, load_run
+from bothways.training import check_config, load_config_of, load_manifest, load_recipe, load_run
 from bothways.walkthrough import Sentence, Walk, Window
 
 MOST_SCORES = 500_000_000
@@ -211,6 +211,7 @@ def text_pass(
     Raises:
         UserError: the folder cannot be loaded, or the text has no words or too many.
     """
+    check_config(folder)
     model, tokenizer, report = text.load_folder(folder)
     if report.missing or report.unexpected or report.reshaped:
         notes.append(report.line())

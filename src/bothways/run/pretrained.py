@@ -10,15 +10,19 @@ from huggingface_hub import ModelHubMixin
 
 from bothways import eeg, text
 from bothways.errors import BothwaysWarning, UserError
-from bothways.files import beside, read_json, readable, replacing, write_json, write_text
+from bothways.files import beside, read_json, readable, replacing, sha256_file, write_json, write_text
 from bothways.model import Model
 from bothways.training import (
+    BEGUN,
     CARD,
     CONFIG,
+    CONFIG_SUM,
     MANIFEST,
     METRICS,
     RECIPE,
+    check_config,
     check_finished,
+    check_float32,
     load_run,
     model_card,
     run_at,
@@ -85,14 +89,32 @@ class Pretrained(Model, ModelHubMixin, library_name="bothways", tags=["bert"]):
         self.side_files: dict[str, Path] = {}
         """What lies beside the weights, by name; copied when the model is saved."""
 
+    def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
+        """Saves a model as a run that `load_pretrained` takes; options are those of huggingface_hub's mixin.
+
+        Raises:
+            UserError: the weights are not float32, or the folder is a run that was trained there.
+        """
+        folder = Path(save_directory)
+        if (folder / BEGUN).exists():
+            raise UserError(f"{folder}: is a run that was trained here, with its checkpoints; choose another folder")
+        check_float32(self.state_dict(), folder)  # now, for the mixin begins with removing the config
+        return super().save_pretrained(folder, **options)
+
     def _save_pretrained(self, save_directory: Path) -> None:
         save_model(save_directory, self)
-        for name, path in self.side_files.items():
-            with readable(path) as source, replacing(save_directory / name) as target:
-                shutil.copyfileobj(source, target)
-        if MANIFEST not in self.side_files:
-            write_json(save_directory / MANIFEST, {"kind": "imported"})
+        for name in SIDE_FILES:
+            if name in self.side_files and name != MANIFEST:
+                with readable(self.side_files[name]) as source, replacing(save_directory / name) as target:
+                    shutil.copyfileobj(source, target)
+            elif name not in (MANIFEST, CARD):  # of another model that was saved here before
+                (save_directory / name).unlink(missing_ok=True)
+        manifest = {"kind": "imported"}
+        if MANIFEST in self.side_files:
+            manifest = read_json(self.side_files[MANIFEST], MOST_SIDE_BYTES[MANIFEST])
+        else:
             write_text(save_directory / CARD, model_card(self, {}, {}, {}))
+        write_json(save_directory / MANIFEST, {**manifest, CONFIG_SUM: sha256_file(save_directory / CONFIG)})
 
 
 def load_pretrained(path: str | Path, kind: type[Pretrained] = Pretrained, *, partial: bool = False) -> Pretrained:
@@ -105,6 +127,7 @@ def load_pretrained(path: str | Path, kind: type[Pretrained] = Pretrained, *, pa
     if isinstance(values, dict) and ("model_type" in values or values.get("text")):
         if partial:
             raise UserError(f"{folder}: partial is for models of EEG, this is one of text; leave it out")
+        check_config(folder)
         loaded = text.load_folder(folder, kind)
         model, tokenizer = loaded.model, loaded.tokenizer
     else:

@@ -2,15 +2,19 @@
 
 from bothways.training.card import model_card
 from bothways.training.checkpoint import (
+    BEGUN,
     BEST,
     CARD,
     CHECKPOINTS,
     CONFIG,
+    CONFIG_SUM,
     LATEST,
     MANIFEST,
     METRICS,
     RECIPE,
+    check_config,
     check_finished,
+    check_float32,
     check_run,
     content_of_run,
     load_config_of,
@@ -39,10 +43,12 @@ from bothways.training.sampler import Plan, Source, batches
 from bothways.training.signals import interruptible
 
 __all__ = [
+    "BEGUN",
     "BEST",
     "CARD",
     "CHECKPOINTS",
     "CONFIG",
+    "CONFIG_SUM",
     "LATEST",
     "MANIFEST",
     "METRICS",
@@ -55,8 +61,10 @@ __all__ = [
     "TrainResult",
     "batches",
     "build_optimizer",
+    "check_config",
     "check_finished",
     "check_fits",
+    "check_float32",
     "check_place",
     "check_run",
     "class_probabilities",

@@ -3,10 +3,20 @@
 from collections.abc import Mapping
 from typing import Any
 
+from bothways.config import HeadConfig
 from bothways.model import Model
 
 MOST_ROWS = 10
 """Recordings that are named; the manifest has all."""
+_AIMS = {
+    "reconstruction": "the content of hidden patches, from their own output",
+    "cls_reconstruction": "the content of hidden patches, from [CLS] and their place",
+    "mlm": "the hidden tokens",
+    "nsp": "whether the second sentence follows the first",
+    "sequence": "the class of the whole",
+    "position": "the class of each position",
+    "span": "start and end of a stretch",
+}
 
 
 def model_card(
@@ -108,7 +118,14 @@ def _objective(model: Model, settings: Mapping[str, Any], manifest: Mapping[str,
         training = settings["training"]
         steps = manifest.get("result", {}).get("steps", manifest.get("step", training["steps"]))
         lines.append(f"- {steps} steps of {training['batch_size']}, seed {training['seed']}")
-    return lines
+    return [*lines, *map(_loss, heads, heads.values())]
+
+
+def _loss(name: str, head: HeadConfig) -> str:
+    weights = {**head.feature_weights, **dict(zip(map(_code, head.classes), head.class_weights))}
+    weighted = f" ({', '.join(f'{of} {weight:.3g}' for of, weight in weights.items())})" if weights else ""
+    loss = head.loss if head.kind.endswith("reconstruction") else "cross-entropy"
+    return f"- `{name}`, weight {head.weight:g} in the loss: {loss} of {_AIMS[head.kind]}{weighted}"
 
 
 def _results(manifest: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:

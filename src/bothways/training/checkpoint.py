@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,21 @@ from bothways.files import beside, read_bytes, read_json, sha256_file, write_jso
 from bothways.model import Model, check_sizes, load_weights
 from bothways.training.card import model_card
 from bothways.training.memory import check_fits
-from bothways.weights import WEIGHTS, has_checksums, read_folder, read_header, weight_files, write_weights
+from bothways.weights import (
+    WEIGHTS,
+    has_checksums,
+    read_folder,
+    read_header,
+    sha256_of_header,
+    weight_files,
+    write_weights,
+)
 
 CONFIG, MANIFEST, RECIPE, METRICS, CARD = "config.json", "manifest.json", "recipe.toml", "metrics.jsonl", "README.md"
 BEGUN, CHECKPOINTS, LATEST, BEST = "training.json", "checkpoints", "latest", "best"
 """Of a run that is trained; see `training.folder`."""
+CONFIG_SUM, RECIPE_SUM, SUMS = "config_sha256", "recipe_sha256", "sha256"
+"""In a manifest: checksums of config and recipe; a checkpoint's also of what training needs to go on."""
 MOST_CONFIG_BYTES, MOST_RECIPE_BYTES, MOST_MANIFEST_BYTES = 2**16, 2**16, 2**28
 """More makes no sense, and would take long to be refused."""
 
@@ -31,18 +41,44 @@ def save_run(
     settings: Settings,
     manifest: Mapping[str, Any],
     weights: Mapping[str, torch.Tensor] | None = None,
+    others: Iterable[str] = (),
 ) -> None:
-    """Fills a run's folder: weights (by default the model's), model config, resolved recipe, card, manifest last."""
+    """Fills a run's folder: weights (by default the model's), model config, resolved recipe, card, manifest last.
+
+    What ties the files together is in the manifest; `others` names files that lie there already and belong to it too.
+    """
     save_model(folder, model, weights)
     write_text(folder / RECIPE, to_toml(settings))
     write_text(folder / CARD, model_card(model, settings.model_dump(mode="json"), manifest, last_metrics(folder)))
-    write_json(folder / MANIFEST, {**manifest, "recipe_sha256": sha256_file(folder / RECIPE)})
+    sums: dict[str, Any] = {RECIPE_SUM: sha256_file(folder / RECIPE), CONFIG_SUM: sha256_file(folder / CONFIG)}
+    if others:
+        sums[SUMS] = sums_of(folder, (WEIGHTS, *others))
+    write_json(folder / MANIFEST, {**manifest, **sums})
+
+
+def sums_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """Returns a SHA-256 that changes with the content of each file; that of weights takes no time."""
+    return {name: (sha256_of_header if name.endswith(".safetensors") else sha256_file)(folder / name) for name in names}
 
 
 def save_model(folder: Path, model: Model, weights: Mapping[str, torch.Tensor] | None = None) -> None:
     """Writes weights (by default the model's) and config: what `load_run` needs."""
     write_weights(folder / WEIGHTS, model.state_dict() if weights is None else weights)
     write_json(folder / CONFIG, model.config.model_dump(mode="json"))
+
+
+def check_float32(weights: Mapping[str, torch.Tensor], folder: Path) -> None:
+    """Refuses weights of another precision.
+
+    Raises:
+        UserError: the first of them is named.
+    """
+    for name, tensor in weights.items():
+        if tensor.dtype != torch.float32:
+            kind = str(tensor.dtype).removeprefix("torch.")
+            raise UserError(
+                f"{folder}: weight {name}: expected float32, got {kind}; save the model in float32 (`model.float()`)"
+            )
 
 
 def last_metrics(folder: Path) -> dict[str, Any]:
@@ -81,7 +117,8 @@ def load_config_of(folder: Path) -> ModelConfig:
     """Reads what a run's model is made of.
 
     Raises:
-        UserError: the folder or its config is missing or damaged, or the run is not finished.
+        UserError: the folder or its config is missing or damaged, it is not the one that the run was saved with, or the
+            run is not finished.
     """
     check_finished(folder)
     if not (folder / CONFIG).is_file():
@@ -94,10 +131,23 @@ def load_config_of(folder: Path) -> ModelConfig:
             f"{folder}: expected a run of ours, got a folder that transformers saved ({values['model_type']}); "
             "`bothways walkthrough text` opens a BERT"
         )
+    check_config(folder)
     try:
         return validate(ModelConfig, values, source=str(folder / CONFIG))
     except RecursionError:
         raise UserError(f"{folder / CONFIG}: expected a model's config, got JSON of absurd depth; restore it") from None
+
+
+def check_config(folder: Path) -> None:
+    """Compares a run's config with its manifest: a byte of it makes another function of the same weights.
+
+    Raises:
+        UserError: it is not the one that the run was saved with; a manifest without its checksum says nothing.
+    """
+    manifest = read_json(folder / MANIFEST, MOST_MANIFEST_BYTES) if (folder / MANIFEST).exists() else None
+    expected = manifest.get(CONFIG_SUM) if isinstance(manifest, dict) else None
+    if expected is not None and hashlib.sha256(read_bytes(folder / CONFIG, MOST_CONFIG_BYTES)).hexdigest() != expected:
+        raise UserError(f"{folder / CONFIG}: not the one that the run was saved with; restore it")
 
 
 def load_manifest(folder: Path) -> dict[str, Any]:
@@ -118,7 +168,7 @@ def load_recipe(folder: Path, kind: type[S]) -> S:
     Raises:
         UserError: they are not those that the run was saved with.
     """
-    path, expected = folder / RECIPE, load_manifest(folder).get("recipe_sha256")
+    path, expected = folder / RECIPE, load_manifest(folder).get(RECIPE_SUM)
     if not path.is_file() or hashlib.sha256(read_bytes(path, MOST_RECIPE_BYTES)).hexdigest() != expected:
         raise UserError(f"{path}: missing, or not the one that the run was saved with; restore it")
     try:
@@ -166,10 +216,7 @@ def check_run(
         UserError: something is missing or damaged, or the weights do not fit the config.
     """
     config, weights, source = load_config_of(folder), read_folder(folder, read_header), str(folder / CONFIG)
-    odd = [name for name, tensor in weights.items() if tensor.dtype != torch.float32]
-    if odd:
-        kind_found = str(weights[odd[0]].dtype).removeprefix("torch.")
-        raise UserError(f"{folder}: weight {odd[0]}: expected float32, got {kind_found}; save the model in float32")
+    check_float32(weights, folder)
     if any_heads:
         held = {name.split(".")[1] for name in weights if name.startswith("heads.")}
         heads = {name: head for name, head in config.heads.items() if name in held}
@@ -183,7 +230,7 @@ def check_run(
     if (report.missing or report.unexpected or report.reshaped) and not partial:
         raise UserError(f"{folder}: weights and config do not belong together: {report.line()}")
     bare = [file for file in weight_files(folder) if not has_checksums(file)]  # another program's, if it is no run
-    if bare and (folder / MANIFEST).is_file() and "config_sha256" in load_manifest(folder):
+    if bare and (folder / MANIFEST).is_file() and CONFIG_SUM in load_manifest(folder):
         raise UserError(
             f"{bare[0]}: expected the checksums that it was saved with, found none; restore it, or save changed "
             "weights with save_pretrained"

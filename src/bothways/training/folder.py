@@ -9,6 +9,7 @@ RUN/.before              what `overwrite` replaces, until the new run has its fi
 """
 
 import json
+import re
 import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,16 +22,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bothways.config import ANY_TIME, Settings, TrainingConfig
+from bothways.config import Settings, TrainingConfig
 from bothways.errors import BothwaysWarning, UserError
 from bothways.files import (
     check_output,
     hidden_beside,
     link_or_copy,
     locked,
+    make_folder,
     new_folder,
     read_json,
-    sha256_file,
     write_json,
     write_text,
 )
@@ -38,27 +39,33 @@ from bothways.model import Model
 from bothways.training.checkpoint import (
     BEGUN,
     BEST,
+    CARD,
     CHECKPOINTS,
+    CONFIG,
     LATEST,
     MANIFEST,
     METRICS,
+    RECIPE,
+    SUMS,
     load_manifest,
     load_tensors,
+    run_at,
     save_run,
+    sums_of,
 )
+from bothways.training.differences import compare
 from bothways.training.optim import in_bf16
 from bothways.training.parallel import Team, gathered
-from bothways.weights import read_weights, write_weights
+from bothways.weights import WEIGHTS, read_weights, write_weights
 
 STATE, OPTIMIZER = "state.json", "optimizer.safetensors"
+_GOES_ON = (OPTIMIZER, STATE, METRICS)
 FITTED, FORCED = "fitted_batch_size", "forced"
 """In `training.json`: what `training.batch_size = "auto"` came to; what `--force` has overridden, and at which step."""
-SUMS = "sha256"
-"""In a checkpoint's manifest: of its files that hold no checksums of their own."""
 
-_BITS = ("bothways", "torch", "processes", "threads")
-"""Another of these may change the last bits."""
 _OWN = {BEGUN, CHECKPOINTS, METRICS, "tensorboard", "lock"}
+_FILES = (WEIGHTS, CONFIG, RECIPE, CARD, METRICS, MANIFEST, f"{CHECKPOINTS}/{LATEST}", f"{CHECKPOINTS}/{BEST}")
+"""What is written at a time when a folder in its place would cost a training."""
 _BEFORE, _MOVING = ".before", ".before-moving"
 """What `overwrite` replaces; under the second name while it is moved there or back."""
 
@@ -100,11 +107,12 @@ class RunFolder:
         result: what the finished run gave, or None while there is something to do.
     """
 
-    def __init__(self, path: Path, settings: Settings, team: Team) -> None:
+    def __init__(self, path: Path, settings: Settings, team: Team, *, overwrite: bool = False) -> None:
         self.path, self.settings, self.team = path, settings, team
         self.manifest: dict[str, Any] = {}
         self.result: dict[str, Any] | None = None
         self.forced: list[dict[str, Any]] = []
+        self._overwrite, self._saved = overwrite, False
         self._begun: dict[str, Any] | None = None  # what `training.json` will hold once `force` has come to something
 
     @property
@@ -114,16 +122,16 @@ class RunFolder:
 
     @property
     def latest(self) -> str:
-        """The checkpoint to go on from: what `latest` says, or the newest there is before it; "" = none."""
+        """The checkpoint to go on from: what `latest` says or, where that is not there, the newest; "" = none."""
         steps, pointed = self._steps(), self._pointed()
-        return max((name for name in steps if name <= (pointed or steps[-1])), default="")
+        return pointed if pointed in steps else max(steps, default="")
 
     def fitted(self, find: Callable[[], int]) -> int:
         """Returns the batch size that was left to the machine; a run that goes on keeps the one it was begun with."""
         begun = self.team.first_does(lambda: _read_begun(self.path))
         if FITTED not in begun:
             begun[FITTED] = min(self.team.agree(find))
-            self.team.first_does(lambda: write_json(self.path / BEGUN, begun))
+            self.team.first_does(lambda: self._write_begun(begun))
         return begun[FITTED]
 
     def log(self, entry: Mapping[str, Any]) -> None:
@@ -138,12 +146,8 @@ class RunFolder:
         weights: Mapping[str, Tensor],
         moments: Mapping[str, Tensor],
         state: State,
-        *,
-        keep: int,
     ) -> None:
-        """Writes a checkpoint, points `latest` to it and `best` to its best, and removes all but the `keep` newest.
-
-        What one of these counts as its best stays, too: so each can be gone on from.
+        """Writes a checkpoint, points `latest` to it and `best` to its best, and removes what need not be kept.
 
         Raises:
             UserError: it cannot be written; the one before stays valid.
@@ -152,24 +156,30 @@ class RunFolder:
             return
         folder = self.path / CHECKPOINTS / _name(state.step)
         with self._writing(folder):
-            with new_folder(folder, overwrite=True) as new:
+            _discard(folder)  # one that was passed over, or that `latest` did not come to name
+            with new_folder(folder) as new:
                 write_weights(new / OPTIMIZER, moments)
                 write_text(new / METRICS, "".join(json.dumps(entry) + "\n" for entry in state.metrics))
                 write_json(new / STATE, {**vars(state), "metrics": len(state.metrics)})
-                sums = {name: sha256_file(new / name) for name in (METRICS, STATE)}
-                save_run(new, model, self.settings, {**self._told(), "step": state.step, SUMS: sums}, weights)
+                save_run(new, model, self.settings, {**self._told(), "step": state.step}, weights, _GOES_ON)
+            self._saved = True
             self._note_force()
-            write_text(self.path / CHECKPOINTS / LATEST, folder.name)
-            if state.best_step:
-                write_text(self.path / CHECKPOINTS / BEST, _name(state.best_step))
+            self._settle(folder.name)
+
+    def _settle(self, newest: str) -> None:
+        """Points to a checkpoint and to its best, and removes all but the `training.keep` newest.
+
+        What one of these counts as its best stays, too: so each can be gone on from.
+        """
+        for pointer, name in ((LATEST, newest), (BEST, self._best_of(newest))):
+            if name and run_at(self.path / CHECKPOINTS / pointer).name != name:
+                write_text(self.path / CHECKPOINTS / pointer, name)
         _remove(self.path / _BEFORE)
-        kept = {*[name for name in self._steps() if name <= folder.name][-keep:], folder.name}
+        keep: int = self.settings.training.keep  # type: ignore[attr-defined]
+        kept = {*[name for name in self._steps() if name <= newest][-keep:], newest}
         kept |= {self._best_of(name) for name in kept}
         for name in set(self._steps()) - kept:
-            hidden = hidden_beside(self.path / CHECKPOINTS / name, "old")
-            with suppress(OSError):  # what is left is removed when the run is opened again
-                (self.path / CHECKPOINTS / name).rename(hidden)  # whoever looks sees all of it or nothing
-            _remove(hidden)
+            _discard(self.path / CHECKPOINTS / name)
 
     def load(self) -> Saved | None:
         """Reads the latest checkpoint: weights, moments, state; None = the run has to begin.
@@ -212,14 +222,15 @@ class RunFolder:
                 continue
             for damaged in problems:
                 warnings.warn(f"{checkpoints}/{damaged}; going on from {name} instead", BothwaysWarning, stacklevel=2)
-            write_text(self.path / METRICS, log)
+            with self._writing(self.path / METRICS):
+                write_text(self.path / METRICS, log)
             read.append((weights, moments, state))
             return name, load_manifest(checkpoints / name)[SUMS]
         if problems:
             raise UserError(
                 f"{self.path}: no checkpoint can be read ({'; '.join(problems)}); pass --overwrite to begin anew"
             )
-        (self.path / METRICS).unlink(missing_ok=True)
+        _remove(self.path / METRICS)
         return "", {}
 
     def weights_of(self, step: int) -> dict[str, Tensor] | None:
@@ -236,6 +247,8 @@ class RunFolder:
         def write() -> None:
             with self._writing(self.path):
                 self._note_force()
+                if self.latest:  # killed after its last checkpoint, the run has nothing more to save
+                    self._settle(self.latest)
                 save_run(self.path, model, self.settings, {**self._told(), "result": result}, weights)
             _remove(self.path / _BEFORE)
 
@@ -248,22 +261,28 @@ class RunFolder:
         """From now on the run is one of the settings that `force` has put in the place of others."""
         if self._begun is not None:
             fitted = {name: value for name, value in _read_begun(self.path).items() if name == FITTED}
-            write_json(self.path / BEGUN, {**self._begun, **fitted, FORCED: self.forced})
+            self._write_begun({**self._begun, **fitted, FORCED: self.forced})
             self._begun = None
+
+    def _write_begun(self, begun: Mapping[str, Any]) -> None:
+        with self._writing(self.path / BEGUN):
+            write_json(self.path / BEGUN, begun)
 
     @contextmanager
     def _writing(self, what: Path) -> Iterator[None]:
         try:
             yield
         except OSError as problem:
-            after = f"step {int(self.latest.removeprefix('step-'))}" if self.latest else "the beginning"
+            again = "run the same command again" + (", without --overwrite" if self._overwrite and self._saved else "")
+            after = self.latest if self._saved or not self._overwrite else ""  # before, that is what it replaces
             raise UserError(
-                f"{what}: cannot be written: {problem.strerror or problem}; make room and run the same command again, "
-                f"it goes on from {after}"
+                f"{what}: cannot be written: {problem.strerror or problem}; make room and {again}, it goes on from "
+                f"{f'step {int(after[5:])}' if after else 'the beginning'}"
             ) from None
 
     def _steps(self) -> list[str]:
-        return sorted(path.name for path in (self.path / CHECKPOINTS).glob("step-*") if path.is_dir())
+        found = [path.name for path in (self.path / CHECKPOINTS).glob("step-*") if path.is_dir()]
+        return sorted(name for name in found if re.fullmatch(r"step-\d{8,}", name))
 
     def _pointed(self) -> str:
         """The name in `latest`; where it holds none, that of the newest checkpoint; "" without the file."""
@@ -275,9 +294,10 @@ class RunFolder:
 
     def _best_of(self, checkpoint: str) -> str:
         try:
-            return _name(read_json(self.path / CHECKPOINTS / checkpoint / STATE)["best_step"])
+            best = int(read_json(self.path / CHECKPOINTS / checkpoint / STATE)["best_step"])
         except (UserError, KeyError, TypeError, ValueError):
             return ""
+        return _name(best) if best else ""
 
 
 def _name(step: int) -> str:
@@ -287,8 +307,8 @@ def _name(step: int) -> str:
 def _read_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], str, State]:
     """Reads weights, moments, the log's text and the state; whatever is wrong with one of them is an exception."""
     sums = load_manifest(folder)[SUMS]
-    if odd := [name for name in (METRICS, STATE) if sha256_file(folder / name) != sums[name]]:
-        raise UserError(f"{folder / odd[0]}: SHA-256 is not the one it was saved with")
+    if odd := [name for name, found in sums_of(folder, (WEIGHTS, *_GOES_ON)).items() if found != sums[name]]:
+        raise UserError(f"{folder / odd[0]}: not the one that the checkpoint was saved with")
     log = (folder / METRICS).read_text(encoding="utf-8")
     state = State(**{**read_json(folder / STATE), "metrics": [*map(json.loads, log.splitlines())]})
     if _name(state.step) != folder.name:
@@ -306,12 +326,16 @@ def _read_begun(path: Path) -> dict[str, Any]:
 def check_place(path: Path, *, overwrite: bool = False, inputs: Iterable[str | Path] = ()) -> None:
     """Checks, before any work, that a run can be made at `path`, or gone on with; see `files.check_output`."""
     begun = (path / BEGUN).is_file()
+    if begun and (path / MANIFEST).is_file() and not overwrite:
+        return  # nothing will be written
     if not (overwrite or begun) and any((path / CHECKPOINTS).glob("step-*")):
         raise UserError(
             f"{path}: has checkpoints but no {BEGUN}, which says what they come from; restore it, choose another "
             "--out, or pass --overwrite to begin anew"
         )
-    check_output(path, overwrite=overwrite or begun, inputs=inputs)
+    hardly = path.is_dir() and all(at.name == "lock" or at.name.startswith(f".{BEGUN}.") for at in path.iterdir())
+    # A run that was killed before its first file is as good as none.
+    check_output(path / BEGUN if hardly and not begun else path, overwrite=overwrite or begun, inputs=inputs)
 
 
 @contextmanager
@@ -350,14 +374,22 @@ def open_run(
         "threads": torch.get_num_threads(), "processes": team.size,
     }  # fmt: skip
     mine = json.loads(json.dumps(mine))  # as it comes back from the file
-    folder = RunFolder(path, settings, team)
+    folder = RunFolder(path, settings, team, overwrite=overwrite)
     with ExitStack() as stack:
 
         def begin() -> dict[str, Any] | None:
             check_place(path, overwrite=overwrite, inputs=inputs)
-            path.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(locked(path / "lock", f"{path}: another process trains it; wait until it is done"))
-            _begin(folder, mine, overwrite=overwrite, force=force)
+            with folder._writing(path / "lock"):
+                make_folder(path)
+                try:
+                    stack.enter_context(
+                        locked(path / "lock", f"{path}: another process trains it; wait until it is done")
+                    )
+                except OSError:
+                    if overwrite or not folder.finished:
+                        raise  # of a finished run that only can be read, the result is given
+            with folder._writing(path):
+                _begin(folder, mine, overwrite=overwrite, force=force)
             if not folder.finished:
                 return None
             result = load_manifest(path).get("result")
@@ -386,30 +418,33 @@ def _begin(folder: RunFolder, mine: dict[str, Any], *, overwrite: bool, force: b
         _put_back(path)  # killed before its first checkpoint
     for left in [*path.glob(".*.partial"), *(path / CHECKPOINTS).glob(".*"), path / _BEFORE]:
         _remove(left)
-    others = [entry for entry in path.iterdir() if entry.name not in ("lock", BEGUN)]
-    if overwrite and others:
-        _put_aside(path, mine)
+    if overwrite and any(entry.name not in ("lock", BEGUN) for entry in path.iterdir()):
+        _put_aside(folder, mine)
     elif overwrite or not (folder.finished or folder.latest):
-        write_json(path / BEGUN, mine)
-        for entry in others:
-            _remove(entry)
+        folder._write_begun(mine)
+        for name in (METRICS, "tensorboard"):
+            _remove(path / name)
     else:
         theirs = _read_begun(path)
         folder.forced = theirs.pop(FORCED, [])
         theirs.pop(FITTED, None)
-        if forced := _compare(path, theirs, mine, finished=folder.finished, force=force):
+        if forced := compare(path, theirs, mine, finished=folder.finished, force=force):
             step = int(folder.latest.removeprefix("step-"))
             folder.forced, folder._begun = [*folder.forced, {"step": step, "changed": forced}], mine
-    (path / CHECKPOINTS).mkdir(exist_ok=True)
+    if not folder.finished:
+        if odd := [name for name in _FILES if (path / name).is_dir()]:
+            raise UserError(f"{path / odd[0]}: expected a file or nothing here, got a folder; move it away")
+        make_folder(path / CHECKPOINTS)
 
 
-def _put_aside(path: Path, mine: Mapping[str, Any]) -> None:
+def _put_aside(folder: RunFolder, mine: Mapping[str, Any]) -> None:
     """Empties a run's folder for a new one; `_put_back` undoes it, wherever it was killed."""
+    path = folder.path
     (path / _MOVING).mkdir()
     if (path / BEGUN).exists():  # there is one at any moment: it says whose the folder is
         link_or_copy(path / BEGUN, path / _MOVING / BEGUN)
-    write_json(path / BEGUN, mine)
-    for entry in path.iterdir():
+    folder._write_begun(mine)
+    for entry in [*path.iterdir()]:
         if entry.name not in ("lock", BEGUN, _MOVING):
             entry.rename(path / _MOVING / entry.name)
     (path / _MOVING).rename(path / _BEFORE)
@@ -427,7 +462,15 @@ def _put_back(path: Path) -> None:
             entry.rename(path / entry.name)
         if entries and entries[-1].name != BEGUN:
             (path / BEGUN).unlink(missing_ok=True)
-        (path / _MOVING).rmdir()
+        _remove(path / _MOVING)  # in it may be a second name of what is back, which `rename` leaves
+
+
+def _discard(checkpoint: Path) -> None:
+    """Removes a checkpoint; whoever looks sees all of it or nothing."""
+    hidden = hidden_beside(checkpoint, "old")
+    with suppress(OSError):  # what is left is removed when the run is opened again
+        checkpoint.rename(hidden)
+    _remove(hidden)
 
 
 def _remove(path: Path) -> None:
@@ -437,45 +480,3 @@ def _remove(path: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
-
-
-def _compare(path: Path, theirs: dict[str, Any], mine: dict[str, Any], *, finished: bool, force: bool) -> list[str]:
-    """Refuses what would change the numbers, or returns it; what may change their last bits only is said."""
-    differing = list(_differences(theirs, mine))
-    bits = {name: text for name, text in differing if name in _BITS}
-    if bits and not finished:
-        drawn = "processes" in bits and any(_dropouts(mine))
-        what = "other dropout is drawn" if drawn else "the last bits may differ"
-        warnings.warn(f"{path}: goes on with {'; '.join(bits.values())}: {what}", BothwaysWarning, stacklevel=4)
-    others = [text for name, text in differing if name not in (*_BITS, *(f"training.{name}" for name in ANY_TIME))]
-    if others and (finished or not force):
-        go_on = "" if finished else ", or --force to go on all the same"
-        over = ", and a finished run cannot be extended" if finished and force else ""
-        raise UserError(
-            f"{path}: was {'made' if finished else 'begun'} with other settings or data ({'; '.join(others)}){over}; "
-            f"use those, choose another --out, pass --overwrite to begin anew{go_on}"
-        )
-    if others:
-        warnings.warn(f"{path}: --force goes on although {'; '.join(others)}", BothwaysWarning, stacklevel=4)
-    return others
-
-
-def _dropouts(values: Mapping[str, Any]) -> Iterator[float]:
-    for name, value in values.items():
-        if isinstance(value, dict):
-            yield from _dropouts(value)
-        elif "dropout" in name:
-            yield value
-
-
-def _differences(theirs: Any, mine: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(theirs, dict) and isinstance(mine, dict):
-        for key in dict.fromkeys([*theirs, *mine]):
-            yield from _differences(theirs.get(key), mine.get(key), f"{name}.{key}" if name else str(key))
-    elif theirs != mine:
-        yield name, f"{name}: {_short(theirs)}, now {_short(mine)}"
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 40 else f"{text[:37]}…"

@@ -19,7 +19,7 @@ from bothways.heads import LossSum
 from bothways.model import Model
 from bothways.progress import Meter, progress
 from bothways.training.folder import RunFolder, State
-from bothways.training.optim import build_optimizer, freeze, in_bf16, learning_rate, learning_rate_at
+from bothways.training.optim import build_optimizer, freeze, in_bf16, learning_rate, learning_rate_at, odd_moments
 from bothways.training.parallel import Spread, Team, as_divided, gathered, join, lost_peer, whole
 from bothways.training.sampler import Plan, Source, batches
 from bothways.training.signals import LostPeer, Stop, StopNow, again, stopping
@@ -405,7 +405,7 @@ class _Training:
                     f"{self.title}: the weights after step {self.state.step} are not finite ({bad[0]}); lower "
                     "training.learning_rate and begin anew with --overwrite"
                 )
-            run.save(self.model, weights, moments, self.state, keep=self.config.keep)
+            run.save(self.model, weights, moments, self.state)
 
         self.team.first_does(write)
         self.saved = time.monotonic()
@@ -417,9 +417,8 @@ class _Training:
                 "or pass --overwrite to begin anew"
             )
         self.state, own = state, self.model.state_dict()
-        if odd := [
-            n for n in {**own, **weights} if n not in own or n not in weights or own[n].shape != weights[n].shape
-        ]:
+        odd = [n for n in {**own, **weights} if n not in own or n not in weights or own[n].shape != weights[n].shape]
+        if odd := odd or odd_moments(moments, own, self.trained, state.step):
             raise UserError(
                 f"{self.title}: the checkpoint of step {state.step} is of another model ({odd[0]} does not fit); use "
                 "the settings that it was begun with, or pass --overwrite to begin anew"

@@ -2,9 +2,10 @@
 
 import math
 import re
+from collections.abc import Iterable, Mapping
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from bothways.config import TrainingConfig
 from bothways.errors import UserError
@@ -35,6 +36,34 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Ada
         betas=(0.9, config.beta2),
         fused=True,
     )
+
+
+def odd_moments(
+    moments: Mapping[str, Tensor], weights: Mapping[str, Tensor], trained: Iterable[str], steps: int
+) -> list[str]:
+    """Returns which of a checkpoint's moments AdamW could not go on with: fused, it would write beyond their ends.
+
+    A trained weight has all three of its moments or, where it had no gradient so far, none.
+
+    Args:
+        moments: `exp_avg.NAME`, `exp_avg_sq.NAME`, `step.NAME`; also `own.NAME`, a weight whose average is kept.
+        weights: the model's, by name.
+        trained: the names of those that are trained.
+        steps: done so far.
+    """
+    odd, kinds = [], ("exp_avg", "exp_avg_sq", "step")
+    for key, value in moments.items():
+        kind, _, name = key.partition(".")
+        like = weights.get(name)
+        if kind not in (*kinds, "own") or like is None:
+            odd.append(key)
+        elif kind == "step":
+            if value.shape or value.dtype != torch.float32 or not 0 <= float(value) <= steps:
+                odd.append(key)
+        elif (value.shape, value.dtype) != (like.shape, like.dtype):
+            odd.append(key)
+    there = {name: [kind for kind in kinds if f"{kind}.{name}" in moments] for name in trained}
+    return odd + [f"{kind}.{name}" for name, has in there.items() if has for kind in kinds if kind not in has]
 
 
 def _layer(name: str) -> int | None:
