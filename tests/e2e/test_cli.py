@@ -268,7 +268,7 @@ MISTAKES: dict[str, tuple[list[str], list[str]]] = {
     "pretrain: broken recipe": ([*PRETRAIN, "BAD/broken.toml"], ["broken.toml", "expected TOML"]),
     "pretrain: no recipe": ([*PRETRAIN, "BAD/nowhere.toml"], ["BAD/nowhere.toml", "found none"]),
     "pretrain: recipe is a folder": ([*PRETRAIN, "BAD/empty"], ["BAD/empty"]),
-    "pretrain: out is there": (swap(PRETRAIN, "NEW", "BAD/empty"), ["already exists", "--overwrite"]),
+    "pretrain: out is there": (swap(PRETRAIN, "NEW", "STORE"), ["already exists", "--overwrite"]),
     "pretrain: unknown subject": ([*PRETRAIN, "--split", "BAD/unknown.json"], ["42 (test)"]),
     "finetune: no labels": (swap(FINETUNE, "LABELS", "BAD/nowhere.csv"), ["BAD/nowhere.csv"]),
     "finetune: no column": (swap(FINETUNE, "LABELS", "BAD/no_column.csv"), ["labels.column=NAME"]),

@@ -86,7 +86,7 @@ def test_events_are_predicted_and_written(bursts: dict[str, Path], tmp_path: Pat
         tmp_path / "run", [bursts["data"] / "sub-0.edf"], tmp_path / "out", stride_s=2.0, changes=["min_duration_s=2"]
     )
     (found,) = result["recordings"]
-    assert result["events_by"]["background"] == ("rest",)
+    assert result["events_by"]["background"] == ["rest"]
     rows = [row.split(",") for row in bursts["labels"].read_text().splitlines() if row.startswith("sub-0")]
     truth = [(float(onset), float(onset) + float(duration)) for _, onset, duration, _ in rows]
     hit = sum(overlap_s(found["events"], *span) for span in truth)

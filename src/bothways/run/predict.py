@@ -117,7 +117,7 @@ def predict(
         if not done:
             raise UserError(f"none of {len(wanted)} recordings can be used: {skipped[0]['reason']}")
         result = {
-            "run": str(run), "out": str(out), "task": settings.task, "events_by": rules.model_dump(),
+            "run": str(run), "out": str(out), "task": settings.task, "events_by": rules.model_dump(mode="json"),
             "recordings": done, "skipped": skipped,
             "load_report": model.load_report.as_dict(),
         }  # fmt: skip
@@ -179,6 +179,9 @@ def _predict_one(
         stem = f"{recording.id}__{stem}"
     write_text(folder / f"{stem}.csv", lines.getvalue())
     counts = np.bincount(scores.argmax(1), minlength=len(classes))
+    covered = np.zeros(recording.n_samples, dtype=bool)
+    for start in windows.start.tolist():
+        covered[start : start + windows.window_samples] = True
     notes = [asdict(note) for note in recording.notes]
     return {
         "file": recording.file,
@@ -189,7 +192,7 @@ def _predict_one(
         "counts": dict(zip(classes, counts.tolist())),
         "mean_probability": dict(zip(classes, scores.mean(0).round(6).tolist())),
         "events": [asdict(event) for event in found],
-        "uncovered_s": trace.uncovered_s,
+        "uncovered_s": float((~covered).sum() / sfreq_hz),
         "left_out": recording.left_out,
         "notes": notes,
     }
