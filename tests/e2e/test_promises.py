@@ -20,6 +20,8 @@ def test_one_split_keeps_people_unseen_by_both_trainings(chain: Chain, tmp_path:
     assert (pretrained["subjects"], pretrained["validation_subjects"]) == (len(split["train"]), split["validation"])
     manifest = json.loads((tmp_path / "pre" / "manifest.json").read_text())
     assert manifest["data"]["subjects"] == split["train"]
+    card = (tmp_path / "pre" / "README.md").read_text()
+    assert f"subjects: {', '.join(f'`{name}`' for name in split['train'])}" in card
     run.finetune(
         tmp_path / "pre", chain.store, chain.labels, tmp_path / "tuned",
         changes=[*WINDOWS, "training.steps=2"], split=tmp_path / "split.json",

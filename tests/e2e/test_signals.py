@@ -53,6 +53,24 @@ def test_before_the_first_step(
     assert not (tmp_path / "run").exists()
 
 
+def test_more_signals_while_it_ends(bothways: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schedulers send several, one after the other."""
+
+    def pretrain(*_: Any, **__: Any) -> None:
+        try:
+            raise Interrupted("pretrain: stopped by a signal; step 3 is saved; to go on", 0)
+        finally:
+            for number, _status in SIGNALS:
+                os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(run, "pretrain", pretrain)
+    code, out, err = bothways("eeg", "pretrain", "--data", "store", "--out", "run")
+    assert (code, out) == (0, "")
+    assert err.startswith("pretrain: stopped by a signal; step 3 is saved; to go on")
+    for number, _status in SIGNALS:  # its status is known
+        os.kill(os.getpid(), number)
+
+
 @pytest.mark.parametrize(("number", "status"), SIGNALS)
 def test_while_it_is_imported(bothways: Call, monkeypatch: pytest.MonkeyPatch, number: int, status: int) -> None:
     monkeypatch.setattr(run, "pretrain", signalled(lambda *_: None, number))

@@ -369,3 +369,10 @@ def test_an_unfinished_run_names_its_checkpoint(tmp_path: Path, load: Callable[[
         f"{tmp_path / 'run'}: the run is not finished; give the command that began it again, or take its newest "
         f"checkpoint, {tmp_path / 'run' / 'checkpoints' / step(4)}"
     )
+
+
+def test_a_damaged_best_is_said_with_a_way_on(tmp_path: Path) -> None:
+    with open_run(tmp_path / "run", PretrainConfig(), {}, join()) as run:
+        (tmp_path / "run" / "checkpoints" / step(3)).mkdir(parents=True)
+        with pytest.raises(UserError, match=r"training.patience chose; without them, go on with --force"):
+            run.weights_of(3)

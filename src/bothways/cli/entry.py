@@ -21,11 +21,19 @@ class _Signalled(KeyboardInterrupt):
     """A signal that ends the work as Ctrl-C does."""
 
     number = 0
+    over = False
+    """The command has ended: its status is known."""
 
     @classmethod
     def now(cls, number: int, _: object) -> None:
-        cls.number = number
-        raise cls
+        problem = sys.exc_info()[1]
+        while problem is not None:  # schedulers send several: the first one counts
+            if isinstance(problem, Interrupted | KeyboardInterrupt):
+                return
+            problem = problem.__context__
+        if not cls.over:
+            cls.number = number
+            raise cls
 
 
 def _status(arguments: list[str]) -> int:
@@ -64,6 +72,7 @@ def _again(saved: bool) -> str:
 def main() -> None:
     """Runs the command line; a `UserError` is one line on standard error and status 2."""
     first = os.environ.get("RANK", "0") == "0"  # of several processes the first one speaks for all
+    _Signalled.over = False
     trains = sys.argv[1:3] in (["eeg", "pretrain"], ["eeg", "finetune"])
     for number in (signal.SIGTERM, *((signal.SIGINT, signal.SIGUSR1) if trains else ())):
         signal.signal(number, _Signalled.now)
@@ -105,6 +114,7 @@ def main() -> None:
             status = 130 if number == signal.SIGINT else 0
             message = f"stopped by a signal; to begin or go on, start it again{_again(False)}" if first else ""
     finally:
+        _Signalled.over = True
         atexit.register(_last)
     if message:
         print(message, file=sys.stderr)

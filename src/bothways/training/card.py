@@ -66,12 +66,20 @@ def _data(manifest: Mapping[str, Any]) -> list[str]:
         return ["Not recorded."]
     hours = f", {data['hours']:.2f} hours" if "hours" in data else ""
     lines = [f"- {len(data['subjects'])} subjects, {len(recordings)} recordings{hours}"]
+    lines.append(f"- subjects: {', '.join(map(_code, data['subjects']))}")
     lines += [f"- {n} recordings with {_code(montage)}" for montage, n in data.get("montages", {}).items()]
     if manifest.get("validation_subjects"):
-        lines.append(f"- {len(manifest['validation_subjects'])} more subjects were held out for validation")
+        held_out = manifest["validation_subjects"]
+        lines.append(f"- {len(held_out)} more subjects for validation: {', '.join(map(_code, held_out))}")
     if "split" in manifest:
         split = manifest["split"]
         lines.append(f"- held out: {len(split['validation'])} subjects for validation, {len(split['test'])} for test")
+    earlier = manifest.get("pretraining") or {}
+    if "data" in earlier:
+        seen = earlier["data"].get("subjects", [])
+        lines.append(f"- before, in {_code(manifest['from'])}: {len(seen)} subjects, {', '.join(map(_code, seen))}")
+    elif manifest.get("from", "scratch") != "scratch":
+        lines.append(f"- before, in {_code(manifest['from'])}: it does not say whom it has seen")
     lines += ["", "| recording | subject | SHA-256 of the signal |", "| --- | --- | --- |"]
     lines += [f"| {_code(r['file'])} | {_code(r['subject'])} | {r['sha256'][:12]} |" for r in recordings[:MOST_ROWS]]
     if len(recordings) > MOST_ROWS:
@@ -106,18 +114,24 @@ def _objective(model: Model, settings: Mapping[str, Any], manifest: Mapping[str,
     if kind == "pretrain" and "masking" in settings:
         masking = settings["masking"]
         lines = [f"- {masking['ratio']:.0%} of the patches hidden ({masking['kind']}) and rebuilt; no labels"]
-    if kind == "finetune" and "sequence" in heads:
+    if kind == "finetune" and heads:
+        head = next(iter(heads.values()))
+        whole = f"a class for each window, read from {head.pool}"
+        what = {"position": "a class for each moment", "span": "onset and end of one event in a window"}
         lines = [
-            f"- a class for each window, read from {heads['sequence'].pool}: "
-            f"{', '.join(map(_code, heads['sequence'].classes))}",
-            f"- started from {'scratch' if manifest.get('from') == 'scratch' else 'a pretrained run'}",
+            f"- {what.get(head.kind, whole)}: {', '.join(map(_code, head.classes))}",
+            f"- started from {'scratch' if manifest.get('from') == 'scratch' else _code(manifest.get('from', '?'))}",
         ]
     if lines and "windows" in settings:
         lines.append(f"- windows of {settings['windows']['window_s']:g} s")
     if lines and "training" in settings:
         training = settings["training"]
         steps = manifest.get("result", {}).get("steps", manifest.get("step", training["steps"]))
-        lines.append(f"- {steps} steps of {training['batch_size']}, seed {training['seed']}")
+        best = manifest.get("result", {}).get("best_step")
+        chosen = f", the weights after step {best}, the best by training.patience" if training.get("patience") else ""
+        lines.append(f"- {steps} steps of {training['batch_size']}, seed {training['seed']}{chosen}")
+    for one in manifest.get("forced", []):
+        lines.append(f"- from step {one['step']} on with --force: {_code('; '.join(map(str, one['changed'])))}")
     return [*lines, *map(_loss, heads, heads.values())]
 
 

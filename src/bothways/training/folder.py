@@ -237,7 +237,13 @@ class RunFolder:
         """Returns the weights of the checkpoint of a step; step 0 has none."""
         read: list[dict[str, Tensor]] = []
         if step:
-            self.team.agree(lambda: read.append(load_tensors(self.path / CHECKPOINTS / _name(step))))
+            try:
+                self.team.agree(lambda: read.append(load_tensors(self.path / CHECKPOINTS / _name(step))))
+            except UserError as problem:
+                raise UserError(
+                    f"{problem}: they are the weights that training.patience chose; without them, go on with --force "
+                    "--set training.patience=0 to keep the last ones, or begin anew with --overwrite"
+                ) from None
         return read[0] if read else None
 
     def finish(self, model: Model, result: Mapping[str, Any]) -> None:
