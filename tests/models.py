@@ -82,6 +82,12 @@ FORMS: dict[str, Form] = {
         **RECONSTRUCTION,
         sequence=SEQUENCE.model_copy(update={"pool": "mean"}),
     ),
+    "eeg_attention_pool": _eeg(
+        ENCODER,
+        PatchConfig(patch_s=0.5, spectrum_hz=SPECTRUM_HZ, features=("spectrum",)),
+        **RECONSTRUCTION,
+        sequence=SEQUENCE.model_copy(update={"pool": "attention"}),
+    ),
     "walkthrough": _eeg(
         WALKTHROUGH,
         PatchConfig(patch_s=0.5, tokens="all_channels", ch_names=CHANNELS, features=("samples",)),
@@ -94,6 +100,7 @@ FORMS: dict[str, Form] = {
         sequence=HeadConfig(kind="sequence", classes=CLASSES),
     ),
     "bert": _text(BERT, TEXT, pooler=True, mlm=HeadConfig(kind="mlm"), nsp=HeadConfig(kind="nsp")),
+    "text_attention_pool": _text(BERT, TEXT, sequence=SEQUENCE.model_copy(update={"pool": "attention"})),
     "text_tasks": _text(
         BERT,
         TEXT,
