@@ -84,7 +84,7 @@ FORMS: dict[str, Form] = {
     ),
     "eeg_attention_pool": _eeg(
         ENCODER,
-        PatchConfig(patch_s=0.5, spectrum_hz=SPECTRUM_HZ, features=("spectrum",)),
+        PatchConfig(patch_s=0.5, spectrum_hz=SPECTRUM_HZ),
         **RECONSTRUCTION,
         sequence=SEQUENCE.model_copy(update={"pool": "attention"}),
     ),

@@ -202,7 +202,7 @@ class HeadConfig(Settings):
     class_weights: tuple[Annotated[float, Field(ge=0)], ...] = ()
     """Of each class in the loss; empty = all count the same."""
     pool: Literal["cls", "mean", "attention"] = "cls"
-    """Sequence head: [CLS], the mean of the other positions, or their sum by the weights that one learned query gives."""
+    """Sequence head: [CLS], the mean of the other positions, or their sum by a learned query's weights."""
     dropout: Fraction = 0.0
 
     @model_validator(mode="after")
