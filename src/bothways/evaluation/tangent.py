@@ -13,10 +13,10 @@ from sklearn.covariance import oas
 from bothways.errors import UserError
 
 TANGENT_BANDS_HZ: dict[str, tuple[float, float]] = {
-    "delta": (1, 4),
-    "theta": (4, 8),
-    "alpha": (8, 12),
-    "beta": (12, 30),
+    "delta": (1.0, 4.0),
+    "theta": (4.0, 8.0),
+    "alpha": (8.0, 12.0),
+    "beta": (12.0, 30.0),
 }
 """From the first edge up to, not including, the second; each has a tangent space of its own."""
 
