@@ -1,9 +1,10 @@
-"""`compare`: every arm on the same people, seeds and budget; gone on with, refused, interrupted, with an arm that fails."""
+"""`compare`: all arms on the same people, seeds, budget; gone on with, refused, interrupted; an arm that fails."""
 
 import json
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -76,6 +77,25 @@ def test_what_each_arm_was_given(compared: tuple[Path, dict[str, Any]], chain: C
     assert not list((out / "runs").glob("*/*/checkpoints"))  # the models stay, what going on needs does not
 
 
+def test_the_cnn_learns_what_there_is(chain: Chain, tmp_path: Path) -> None:
+    told = {"changes": [*TINY, *WINDOWS, "training.steps=150"], "arms": ["cnn"], "seeds": 1, "rates": (1.0,)}
+    result = run.compare("scratch", chain.store, chain.labels, tmp_path / "out", **told)
+    assert result["arms"]["cnn"]["trials"]["split-1-seed-0"] > 0.85
+    # 8 filters of 100 samples, 16 over 4 channels, two of 16 · 16, the norms, and a head on 16 · 12 features.
+    assert result["arms"]["cnn"]["trained"] == 800 + 64 + 512 + 80 + 2 * (16 * 12 + 1)
+
+
+def test_people_are_seen_from_their_rest_where_the_encoder_is(chain: Chain, tmp_path: Path) -> None:
+    run.prepare([chain.data], tmp_path / "store", baseline=chain.baseline)
+    settings = [*TINY, *WINDOWS, "patches.baseline=true"]
+    arms_ = ("band_power", "tangent_space")
+    told = {"changes": settings, "arms": arms_, "seeds": 1, "rates": (1.0,)}
+    result = run.compare("scratch", tmp_path / "store", chain.labels, tmp_path / "out", **told)
+    space = result["arms"]["tangent_space"]
+    assert space["given"] == "covariances in 4 bands, seen from each person's rest; C 0.01"
+    assert space["over_people"]["mean"] == 1.0
+
+
 def test_frozen_stays_frozen(compared: tuple[Path, dict[str, Any]], chain: Chain) -> None:
     from bothways import load
 
@@ -103,19 +123,15 @@ def test_the_page_and_the_command_line(compared: tuple[Path, dict[str, Any]], ch
 
 def test_other_settings_are_refused_and_more_seeds_are_not(chain: Chain, tmp_path: Path, bothways: Call) -> None:
     out = tmp_path / "compared"
-    quick = [word for name in QUICK for word in ("--arm", name)]
-    status, _, said = bothways(*comparing(chain, out, *quick, "--seeds", "1", "--rate", "1"))
+    quick = [word for name in QUICK for word in ("--arm", name)] + ["--rate", "1"]
+    status, _, said = bothways(*comparing(chain, out, *quick, "--seeds", "1"))
     assert status == 0
     assert said.count("now ") == 3
-    status, _, said = bothways(
-        *comparing(chain, out, *quick, "--seeds", "1", "--rate", "1", "--set", "windows.window_s=2")
-    )
+    status, _, said = bothways(*comparing(chain, out, *quick, "--seeds", "1", "--set", "windows.window_s=2"))
     assert status == 2
     assert "was begun with other settings or data (windows.window_s: 3.0, now 2.0" in said
     assert len(list((out / "arms").rglob("*.json"))) == 3
-    status, _, said = bothways(
-        *comparing(chain, out, *quick, "--seeds", "3", "--rate", "1", "--set", "training.keep=9")
-    )
+    status, _, said = bothways(*comparing(chain, out, *quick, "--seeds", "3", "--set", "training.keep=9"))
     assert status == 0
     assert "compare: 0/6 done" in said
     assert len(json.loads((out / "compare.json").read_text())["arms"]["band_power"]["trials"]) == 3
@@ -157,7 +173,7 @@ def test_a_training_that_is_stopped_goes_on(chain: Chain, tmp_path: Path, monkey
         return measure(*given)
 
     with monkeypatch.context() as patched:
-        patched.setattr("bothways.run.finetune.class_probabilities", stopping)
+        patched.setattr(sys.modules["bothways.run.finetune"], "class_probabilities", stopping)
         with pytest.raises(Interrupted, match="0 of 1 results are kept"):
             run.compare(chain.pretrained, chain.store, chain.labels, tmp_path / "out", **told)
     assert list((tmp_path / "out/runs/finetuned").glob("*/checkpoints/step-*"))
@@ -188,13 +204,12 @@ def test_split_files_take_turns_and_several_rates_are_tried(chain: Chain, tmp_pa
         Split(("2", "3"), ("4", "5"), test).save(tmp_path / f"{n}.json")
     result = run.compare(
         [chain.pretrained, chain.finetuned], chain.store, chain.labels, tmp_path / "out", changes=WINDOWS,
-        splits=[tmp_path / "1.json", tmp_path / "2.json"], seeds=3, rates=(0.5, 1), arms=("band_power", "frozen_probe"),
+        splits=[tmp_path / "1.json", tmp_path / "2.json"], seeds=3, rates=(0.5, 1.0),
+        arms=("band_power", "frozen_probe"),
     )  # fmt: skip
     assert [trial["name"] for trial in result["trials"]] == ["split-1-seed-0", "split-2-seed-1", "split-1-seed-2"]
-    assert sorted(path.name for path in (tmp_path / "out/arms/band_power").iterdir()) == [
-        "split-1.json",
-        "split-2.json",
-    ]
+    kept = sorted(path.name for path in (tmp_path / "out/arms/band_power").iterdir())
+    assert kept == ["split-1.json", "split-2.json"]
     assert sorted(result["arms"]["frozen_probe"]["people"]) == ["0", "1"]
     kinds = [one["kind"] for one in result["pretraining_overlap"]]
     assert kinds == ["same recording", "same recording, with its labels"]
