@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from bothways import run
 from bothways.config import FinetuneConfig, load_config
@@ -81,8 +82,17 @@ def test_the_cnn_learns_what_there_is(chain: Chain, tmp_path: Path) -> None:
     told = {"changes": [*TINY, *WINDOWS, "training.steps=150"], "arms": ["cnn"], "seeds": 1, "rates": (1.0,)}
     result = run.compare("scratch", chain.store, chain.labels, tmp_path / "out", **told)
     assert result["arms"]["cnn"]["trials"]["split-1-seed-0"] > 0.85
-    # 8 filters of 100 samples, 16 over 4 channels, two of 16 · 16, the norms, and a head on 16 · 12 features.
-    assert result["arms"]["cnn"]["trained"] == 800 + 64 + 512 + 80 + 2 * (16 * 12 + 1)
+    # At 128 Hz: 8 filters of 64 samples, 16 over 4 channels, 16 of 16, 16 over 16, norms, a head on 16 · 12 features.
+    assert result["arms"]["cnn"]["trained"] == 8 * 64 + 16 * 4 + 16 * 16 + 16 * 16 + 80 + 2 * (16 * 12 + 1)
+
+
+def test_a_lower_rate_keeps_what_it_can_hold() -> None:
+    def wave(hz: float, sfreq_hz: int) -> torch.Tensor:
+        return torch.sin(2 * torch.pi * hz * torch.arange(sfreq_hz) / sfreq_hz)[None, None]
+
+    torch.testing.assert_close(arms.at_rate(wave(10, 200), 128), wave(10, 128), rtol=0, atol=1e-5)
+    assert arms.at_rate(wave(80, 200), 128).abs().max() < 1e-4
+    assert torch.equal(arms.at_rate(wave(80, 200), 200), wave(80, 200))
 
 
 def test_people_are_seen_from_their_rest_where_the_encoder_is(chain: Chain, tmp_path: Path) -> None:

@@ -313,7 +313,7 @@ def compare(
 
     result = run.compare(
         start, data, labels, out_folder, recipe=recipe, changes=changes or (), splits=split or (), seeds=seeds,
-        rates=rate or run.RATES, arms=arm or (), overwrite=overwrite,
+        arms=arm or (), overwrite=overwrite, **({"rates": rate} if rate else {}),
     )  # fmt: skip
     if json:
         return print_json(result)

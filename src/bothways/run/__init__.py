@@ -1,7 +1,7 @@
 """Where the parts meet: each command of the command line is a function of the same name here."""
 
 from bothways.run.check import check
-from bothways.run.compare import RATES, compare
+from bothways.run.compare import compare
 from bothways.run.evaluate import evaluate
 from bothways.run.finetune import finetune
 from bothways.run.predict import predict
@@ -12,7 +12,6 @@ from bothways.run.split import split
 from bothways.run.walkthrough import walkthrough
 
 __all__ = [
-    "RATES",
     "Pretrained",
     "check",
     "compare",

@@ -211,17 +211,29 @@ def _from_rest(windows: np.ndarray, subjects: np.ndarray, rest: Mapping[str, np.
 # The small CNN ------------------------------------------------------------------------------------------------------
 
 
+CNN_HZ = 128.0
+"""Lawhern et al. 2018: signals of a higher rate are brought to it."""
+
+
 class _Front(nn.Module):
     """The CNN where a front end is: its features are the one vector that a head reads."""
 
-    def __init__(self, net: ConvNet, scale_uv: float) -> None:
+    def __init__(self, net: ConvNet, n_samples: int, scale_uv: float) -> None:
         super().__init__()
-        self.net, self.scale_uv = net, scale_uv
+        self.net, self.n_samples, self.scale_uv = net, n_samples, scale_uv
 
     def forward(self, batch: Mapping[str, Tensor]) -> Embedded:
         signals, real = _signals_uv(batch) / self.scale_uv, batch["patch_mask"]
         signals = signals * real.repeat_interleave(signals.shape[2] // real.shape[2], dim=2)
-        return Embedded(self.net(signals)[:, None], None)
+        return Embedded(self.net(at_rate(signals, self.n_samples))[:, None], None)
+
+
+def at_rate(signals: Float32[Tensor, "B C S"], n_samples: int) -> Float32[Tensor, "B C s"]:
+    """Brings windows to a lower rate: the Fourier coefficients that it can hold are kept."""
+    if n_samples == signals.shape[2]:
+        return signals
+    kept = torch.fft.rfft(signals)[..., : n_samples // 2 + 1]
+    return torch.fft.irfft(kept, n_samples) * (n_samples / signals.shape[2])
 
 
 class _Nothing(nn.Module):
@@ -234,11 +246,11 @@ class _Nothing(nn.Module):
 class ConvModel(Model):
     """The small CNN as the training room wants a model: front end, no encoder, the sequence head of all other arms."""
 
-    def __init__(self, net: ConvNet, head: HeadConfig, scale_uv: float, seed: int) -> None:
+    def __init__(self, net: ConvNet, n_samples: int, head: HeadConfig, scale_uv: float, seed: int) -> None:
         nn.Module.__init__(self)
         encoder = EncoderConfig(hidden_size=net.size, num_attention_heads=1)
         self.config = ModelConfig(encoder=encoder, patches=PatchConfig(), heads={"sequence": head})
-        self.embedding = _Front(net, scale_uv)
+        self.embedding = _Front(net, n_samples, scale_uv)
         self.encoder = _Nothing()  # type: ignore[assignment]
         self.pooler = nn.Identity()
         with torch.random.fork_rng(devices=[]):
@@ -248,7 +260,8 @@ class ConvModel(Model):
 
 def _cnn(trial: Trial) -> Scored:
     sources, settings = Sources(trial.store, _common_patches(trial, baseline=False)), trial.settings
-    sfreq_hz = trial.store.signal.sfreq_hz
+    window_s = trial.training.window_samples / trial.store.signal.sfreq_hz
+    n_samples = round(min(trial.store.signal.sfreq_hz, CNN_HZ) * window_s)
     tested, validation = sources.of(trial.tested), trial.validation
     training = sources.of(trial.training, seed=trial.seed, jitter_s=settings.windows.jitter_s)
     squares = [float((_signals_uv(batch) ** 2).mean()) for batch in _batches(training)]
@@ -270,10 +283,10 @@ def _cnn(trial: Trial) -> Scored:
     best: tuple[float, Scored] | None = None
     for rate in trial.rates:
         try:
-            net = ConvNet(len(sources.patches.ch_names), trial.training.window_samples, sfreq_hz, seed=trial.seed)
+            net = ConvNet(len(sources.patches.ch_names), n_samples, n_samples / window_s, seed=trial.seed)
         except ValueError as problem:
             raise UserError(f"CNN: {problem}; lengthen windows.window_s") from None
-        model = ConvModel(net, head, scale_uv, trial.seed)
+        model = ConvModel(net, n_samples, head, scale_uv, trial.seed)
         config = settings.training.model_copy(
             update={
                 "seed": trial.seed, "learning_rate": settings.training.learning_rate * rate, "freeze": (),

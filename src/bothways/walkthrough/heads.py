@@ -19,7 +19,7 @@ def pool(tape: Tape, h: str, weights: Weights, pooler: bool) -> str:
 
 def pool_by_attention(tape: Tape, at: str, rows: str, weights: Weights) -> str:
     """One learned query asks the rows [T D]; their sum by its weights [1 D]."""
-    query = tape.give(f"{at}.query", weights[f"{at}.query.weight"], rows=("query",))
+    query = tape.give(f"{at}.w_a", weights[f"{at}.query.weight"], rows=("query",))
     raw = tape.do("product_transposed", f"{at}.scores", query, rows, about="what the learned query finds in each")
     root = tape[rows].shape[1] ** 0.5
     scaled = tape.do("divide", f"{at}.scaled_scores", raw, by=root, about=f"divided by √{tape[rows].shape[1]}")
