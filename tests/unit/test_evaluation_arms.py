@@ -28,6 +28,8 @@ def test_arms_side_by_side() -> None:
     assert found["arms"]["ours"]["trials"] == {"1": 0.8, "2": 0.8}
     assert found["arms"]["ours"]["people"] == pytest.approx({"a": 0.7, "b": 0.9, "c": 0.8})
     assert found["arms"]["ours"]["over_people"]["mean"] == pytest.approx(0.8)
+    over = found["arms"]["ours"]["over_people"]
+    assert (over["low"], over["high"]) == (pytest.approx(0.7), pytest.approx(0.9))  # all draws of three people
     assert found["arms"]["strong"]["over_trials"]["mean"] == pytest.approx(0.65)
     assert found["differences"].keys() == {"ours"}
     difference = found["differences"]["ours"]

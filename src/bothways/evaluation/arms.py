@@ -33,7 +33,8 @@ def compare_arms(arms: Mapping[str, Trials], controls: Collection[str]) -> dict[
 
     Returns:
         `arms`: name -> `trials` (name -> balanced accuracy), `over_trials` (their mean, SD and 95 % interval),
-        `people` (name -> mean over the trials in which the person is tested), `over_people` (the same of these);
+        `people` (name -> mean over the trials in which the person is tested), `over_people` (mean, SD and n of these,
+        the interval by drawing people anew);
         `strongest_control`: the control with the largest mean over people; `differences`: name of each arm that is no
         control -> `paired_difference` to it over people, in the trials that both have.
     """
@@ -45,7 +46,7 @@ def compare_arms(arms: Mapping[str, Trials], controls: Collection[str]) -> dict[
             "trials": values,
             "over_trials": _summary([value for value in values.values() if value is not None]),
             "people": people,
-            "over_people": _summary(list(people.values())),
+            "over_people": _over_people(list(people.values())),
         }
     known = [name for name in arms if name in controls and arms[name]]
     strongest = max(known, key=lambda name: told[name]["over_people"]["mean"], default=None)
@@ -66,6 +67,12 @@ def _people(trials: Trials, names: Sequence[str]) -> dict[str, float]:
         for person, value in trials[name]["people"].items():
             of.setdefault(person, []).append(value)
     return {person: float(np.mean(of[person])) for person in sorted(of)}
+
+
+def _over_people(values: Sequence[float]) -> dict[str, float | int | None]:
+    """Summarises one value for each person; the interval is the bootstrap's, which leaves no range of 0 to 1."""
+    from_0 = paired_difference(values, [0.0] * len(values))
+    return {key: from_0[key] for key in ("mean", "sd", "n", "low", "high")}
 
 
 def _summary(values: Sequence[float]) -> dict[str, float | int | None]:
