@@ -152,6 +152,19 @@ def test_other_settings_are_refused_and_more_seeds_are_not(chain: Chain, tmp_pat
     assert result["differences"] == {}
 
 
+def test_what_a_training_warns_of_is_a_note_once_and_stays(chain: Chain, tmp_path: Path) -> None:
+    told = {"changes": [*SHORT, "training.steps=2", "training.batch_size=100"], "arms": ["cnn", "finetuned"]}
+    notes = [
+        run.compare(chain.pretrained, chain.store, chain.labels, tmp_path / "out", **told, seeds=2, rates=(1.0,))[
+            "notes"
+        ]
+        for _ in range(2)
+    ]
+    assert notes[0] == notes[1]
+    assert [note for note in notes[0] if "100 is more than the 60 windows" in note] != []
+    assert len(notes[0]) == len(set(notes[0]))
+
+
 def test_an_interrupt_keeps_what_is_done(chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(trial: arms.Trial) -> arms.Scored:
         os.kill(os.getpid(), signal.SIGINT)

@@ -34,9 +34,8 @@ def compare_arms(arms: Mapping[str, Trials], controls: Collection[str]) -> dict[
     Returns:
         `arms`: name -> `trials` (name -> balanced accuracy), `over_trials` (their mean, SD and 95 % interval),
         `people` (name -> mean over the trials in which the person is tested), `over_people` (mean, SD and n of these,
-        the interval by drawing people anew);
-        `strongest_control`: the control with the largest mean over people; `differences`: name of each arm that is no
-        control -> `paired_difference` to it over people, in the trials that both have.
+        the interval by drawing people anew); `strongest_control`: the control with the largest mean over people;
+        `differences`: name of each arm that is no control -> `paired_difference` to it over people, in the trials that both have.
     """
     told: dict[str, Any] = {}
     for name, trials in arms.items():

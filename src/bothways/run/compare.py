@@ -322,8 +322,9 @@ def _do(plan: _Plan, wanted: Sequence[str]) -> tuple[dict[str, Any], dict[str, d
                 _say_where(n_done, total, took, to_come, f"{ARMS[name].title}, {trial.name}")
                 begun = time.monotonic()
                 try:
-                    with interruptible("compare"), _said(plan.notes):
+                    with interruptible("compare"), _said() as said:
                         entry = _scored(name, trial)
+                    entry["notes"] = said
                     file.parent.mkdir(parents=True, exist_ok=True)
                     write_json(file, entry)
                 except UserError as problem:
@@ -385,7 +386,7 @@ def _result(
 ) -> dict[str, Any]:
     there = {name: trials for name, trials in done.items() if trials}
     compared = compare_arms(there, CONTROLS)
-    notes = list(plan.notes)
+    notes = [*plan.notes, *(note for trials in done.values() for one in trials.values() for note in one["notes"])]
     for name, trials in failed.items():
         reasons = list(dict.fromkeys(trials.values()))
         notes.append(f"no {ARMS[name].title} in {len(trials)} of {len(plan.trials)} trials: {'; '.join(reasons)}")
@@ -416,9 +417,9 @@ def _result(
 
 
 @contextmanager
-def _said(notes: list[str] | None = None) -> Iterator[list[str]]:
+def _said() -> Iterator[list[str]]:
     """Takes what is warned of in the block as notes, each once: forty trainings would say it forty times."""
-    notes = [] if notes is None else notes
+    notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", BothwaysWarning)
         try:

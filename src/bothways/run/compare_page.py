@@ -43,7 +43,7 @@ def page(result: dict[str, Any]) -> dict[str, Any]:
             ],
             "best": {"over trials": "max", "mean over people": "max"},
             "caption": "Balanced accuracy. Trials share people, so the interval over trials is too narrow; the one "
-            "over people is that of the mean when people are drawn anew (bootstrap; each person counts by the mean over the trials).",
+            "over people draws people anew (bootstrap); a person counts by the mean over the trials.",
         }
     )  # fmt: skip
     if result["differences"]:
