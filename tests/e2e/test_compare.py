@@ -121,7 +121,7 @@ def test_the_page_and_the_command_line(compared: tuple[Path, dict[str, Any]], ch
     page = (out / "report.html").read_text(encoding="utf-8")
     for arm in result["arms"].values():
         assert arm["title"] in page
-    assert "Difference to the strongest control, band power + logistic regression" in page
+    assert "The strongest control on these people: band power + logistic regression" in page
     status, printed, said = bothways(*comparing(chain, out, "--seeds", "2", "--rate", "1", "--json"))
     assert (status, said) == (0, "")  # nothing was done again
     assert json.loads(printed) == result

@@ -32,7 +32,8 @@ def test_arms_side_by_side() -> None:
     assert (over["low"], over["high"]) == (pytest.approx(0.7), pytest.approx(0.9))  # all draws of three people
     assert found["arms"]["strong"]["over_trials"]["mean"] == pytest.approx(0.65)
     assert found["differences"].keys() == {"ours"}
-    difference = found["differences"]["ours"]
+    assert found["differences"]["ours"].keys() == {"weak", "strong"}
+    difference = found["differences"]["ours"]["strong"]
     assert (difference["mean"], difference["n"], difference["wins"]) == (pytest.approx(0.4 / 3), 3, 3)
     assert (difference["low"], difference["high"]) == (pytest.approx(0.1), pytest.approx(0.2))
 
@@ -44,15 +45,15 @@ def test_trials_that_one_of_two_arms_lacks_do_not_count_in_their_difference() ->
         "other": {"3": trial(1.0, c=1.0)},
     }
     found = compare_arms(arms, ["control"])
-    assert found["differences"]["ours"]["mean"] == pytest.approx(0.1)
-    assert found["differences"]["ours"]["n"] == 1
-    assert "other" not in found["differences"]
+    assert found["differences"]["ours"]["control"]["mean"] == pytest.approx(0.1)
+    assert found["differences"]["ours"]["control"]["n"] == 1
+    assert found["differences"]["other"] == {}
 
 
 def test_what_is_undefined_is_left_out() -> None:
     found = compare_arms({"ours": {"1": trial(None, a=1.0), "2": trial(0.5, a=0.5)}}, [])
     assert found["arms"]["ours"]["over_trials"]["mean"] == 0.5
     assert found["strongest_control"] is None
-    assert found["differences"] == {}
+    assert found["differences"] == {"ours": {}}
     found = compare_arms({"ours": {"1": trial(None, a=1.0)}}, [])
     assert found["arms"]["ours"]["over_trials"] == {"mean": None, "sd": None, "n": None, "low": None, "high": None}

@@ -109,10 +109,12 @@ def print_compared(result: dict[str, Any]) -> None:
             f"{arm['trained']:,}", "" if arm["encoder"] is None else f"{arm['encoder']:,}",
         )  # fmt: skip
     out.print(table)
-    if result["differences"]:
-        strongest = result["arms"][result["strongest_control"]]["title"]
-        table = new_table("", "difference", "95 % over people", "better for", "p", title=f"to {strongest}")
-        for name, d in result["differences"].items():
+    strongest = result["strongest_control"]
+    compared = {name: those[strongest] for name, those in result["differences"].items() if strongest in those}
+    if compared:
+        title = f"difference to the strongest control, {result['arms'][strongest]['title']}"
+        table = new_table("", "difference", "95 % over people", "better for", "p", title=title)
+        for name, d in compared.items():
             better = f"{d['wins']} of {d['n']} people"
             table.add_row(result["arms"][name]["title"], number(d["mean"]), interval(d), better, number(d["p"]))
         out.print(table)

@@ -35,7 +35,8 @@ def compare_arms(arms: Mapping[str, Trials], controls: Collection[str]) -> dict[
         `arms`: name -> `trials` (name -> balanced accuracy), `over_trials` (their mean, SD and 95 % interval),
         `people` (name -> mean over the trials in which the person is tested), `over_people` (mean, SD and n of these,
         the interval by drawing people anew); `strongest_control`: the control with the largest mean over people;
-        `differences`: name of each arm that is no control -> `paired_difference` to it over people, in the trials that both have.
+        `differences`: each arm that is no control -> control -> `paired_difference` to it over people, in the trials
+        that both have.
     """
     told: dict[str, Any] = {}
     for name, trials in arms.items():
@@ -49,13 +50,12 @@ def compare_arms(arms: Mapping[str, Trials], controls: Collection[str]) -> dict[
         }
     known = [name for name in arms if name in controls and arms[name]]
     strongest = max(known, key=lambda name: told[name]["over_people"]["mean"], default=None)
-    differences = {}
-    for name, trials in arms.items():
-        both = [trial for trial in trials if strongest is not None and trial in arms[strongest]]
-        if strongest is None or name in controls or not both:
-            continue
-        mine, theirs = _people(trials, both), _people(arms[strongest], both)
-        differences[name] = paired_difference(list(mine.values()), [theirs[person] for person in mine])
+    differences: dict[str, dict[str, Any]] = {name: {} for name in arms if name not in controls}
+    for name, against in differences.items():
+        for control in known:
+            if both := [trial for trial in arms[name] if trial in arms[control]]:
+                mine, theirs = _people(arms[name], both), _people(arms[control], both)
+                against[control] = paired_difference(list(mine.values()), [theirs[person] for person in mine])
     return {"arms": told, "strongest_control": strongest, "differences": differences}
 
 

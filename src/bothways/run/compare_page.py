@@ -46,18 +46,19 @@ def page(result: dict[str, Any]) -> dict[str, Any]:
             "over people draws people anew (bootstrap); a person counts by the mean over the trials.",
         }
     )  # fmt: skip
-    if result["differences"]:
+    rows = [(arm, control, d) for arm, those in result["differences"].items() for control, d in those.items()]
+    if rows:
         sections.append(
             {
                 "kind": "table",
-                "title": f"Difference to the strongest control, {arms[strongest]['title']}",
-                "columns": ["arm", "difference", "95 %", "better for", "people", "p"],
+                "title": "Differences to the controls",
+                "columns": ["arm", "control", "difference", "95 %", "better for", "people", "p"],
                 "rows": [
-                    [arms[name]["title"], d["mean"], span(d), d["wins"], d["n"], d["p"]]
-                    for name, d in result["differences"].items()
+                    [arms[arm]["title"], arms[control]["title"], d["mean"], span(d), d["wins"], d["n"], d["p"]]
+                    for arm, control, d in rows
                 ],
                 "caption": "Balanced accuracy, person by person; the interval by drawing people anew, p by changing "
-                "the signs of their differences. The control is the best one on these very people.",
+                f"the signs of their differences. The strongest control on these people: {arms[strongest]['title']}.",
             }
         )
     sections += [
