@@ -108,7 +108,8 @@ def compare(
     Returns:
         `out`, `classes`, `seeds`, `trials` (name, split, seed), `arms` (name -> `title`, `control`, `given`, `trained`
         and `encoder` (parameters), and what `evaluation.compare_arms` says of it), `strongest_control`, `differences`
-        (arm -> control -> …), `failed` (arm -> trial -> reason), `pretraining_overlap` (for each split), `notes`, `seconds`.
+        (arm -> control -> …), `failed` (arm -> trial -> reason), `pretraining_overlap` (of each split), `notes`,
+        `seconds`.
 
     Raises:
         UserError: the parts do not fit together, or `out` was begun with others.
