@@ -88,6 +88,12 @@ FORMS: dict[str, Form] = {
         position=HeadConfig(kind="position", classes=CLASSES, class_weights=(0.5, 1.0, 2.0)),
         span=HeadConfig(kind="span"),
     ),
+    "eeg_attention_pool": _eeg(
+        ENCODER,
+        PatchConfig(patch_s=0.5, spectrum_hz=SPECTRUM_HZ),
+        **RECONSTRUCTION,
+        sequence=SEQUENCE.model_copy(update={"pool": "attention"}),
+    ),
     "walkthrough": _eeg(
         WALKTHROUGH,
         PatchConfig(patch_s=0.5, tokens="all_channels", ch_names=CHANNELS, features=("samples",)),
@@ -100,6 +106,7 @@ FORMS: dict[str, Form] = {
         sequence=HeadConfig(kind="sequence", classes=CLASSES),
     ),
     "bert": _text(BERT, TEXT, pooler=True, mlm=HeadConfig(kind="mlm"), nsp=HeadConfig(kind="nsp")),
+    "text_attention_pool": _text(BERT, TEXT, sequence=SEQUENCE.model_copy(update={"pool": "attention"})),
     "text_tasks": _text(
         BERT,
         TEXT,

@@ -203,7 +203,11 @@ class NextSentence(Head):
 
 
 class Sequence(Head):
-    """A label for the whole sequence, from [CLS] or the mean of the real positions."""
+    """A label for the whole sequence, from [CLS], the mean of the real positions, or attention over them.
+
+    Attention pooling: one learned query asks every position (Lee et al. 2019, Set Transformer, section 3.2, with one
+    seed, one head and no other layer).
+    """
 
     class_weights: Tensor
 
@@ -211,17 +215,30 @@ class Sequence(Head):
         super().__init__(config)
         self.dropout = nn.Dropout(config.dropout)
         self.linear = nn.Linear(encoder.hidden_size, len(config.classes))
+        if config.pool == "attention":
+            self.query = nn.Linear(encoder.hidden_size, 1, bias=False)  # a bias would fall out of the softmax
         self.register_buffer("class_weights", _class_weights(config), persistent=False)
 
     def rows(self, embedded: Embedded) -> Bool[Tensor, "B L"]:
-        """Returns [CLS], or every real position for the mean."""
+        """Returns [CLS], or every real position."""
         return super().rows(embedded) if self.config.pool == "cls" else real_positions(embedded)
 
     def pool(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        """Returns one vector for each sequence; the mean leaves [CLS] out, for it is no content."""
+        """Returns one vector for each sequence; all but `cls` leave [CLS] out, for it is no content.
+
+        Where nothing is real, that vector is 0.
+        """
         if self.config.pool == "cls":
             return pooled
-        return content_mean(rows, embedded)
+        if self.config.pool == "mean":
+            return content_mean(rows, embedded)
+        content = real_positions(embedded) & ~first_positions(real_positions(embedded))
+        values = rows.take(content)  # [R D]
+        scores = values.new_full(content.shape, -torch.inf)  # [B L]
+        scores[content] = self.query(values).squeeze(1).to(values.dtype) / values.shape[1] ** 0.5
+        weights = scores.softmax(dim=1)[content]  # [R]
+        sums = values.new_zeros(len(content), values.shape[1])
+        return sums.index_add(0, content.nonzero()[:, 0], weights[:, None] * values)
 
     def forward(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "B k"]:
         """Scores the classes of each sequence."""

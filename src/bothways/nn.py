@@ -110,6 +110,8 @@ class EEGEncoder(nn.Module):
         head = dict(model.heads.items()).get("sequence")
         if not isinstance(head, SequenceHead) or model.config.pooler:
             raise UserError(f"{folder}: own_head needs a fine-tuned run, this one has no classes; give n_outputs")
+        if head.config.pool == "attention":
+            raise UserError(f'{folder}: own_head takes pool = "cls" or "mean", got "attention"; give n_outputs')
         if n_outputs not in (None, len(head.config.classes)):
             raise UserError(f"n_outputs: the run has {len(head.config.classes)} classes, got {n_outputs}; leave it out")
         self.final_layer, self.classes, self.pool = head.linear, head.config.classes, head.config.pool

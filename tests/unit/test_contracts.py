@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from bothways.encoder import Rows
+from bothways.encoder import Embedded, Rows
+from bothways.heads import Sequence
 from models import FORMS, Form
 
 KEYS = Path(__file__).resolve().parent.parent / "golden" / "checkpoint_keys.json"
@@ -152,6 +153,59 @@ def test_predictions_do_not_depend_on_the_other_sequences(form: Form) -> None:
         for i in range(len(together)):
             alone = model.features({k: v[i : i + 1] for k, v in batch.items() if k not in ("masked", "mlm_labels")})
             torch.testing.assert_close(alone[0], together[i], rtol=0, atol=1e-10)
+
+
+def by_attention(form: Form) -> Sequence:
+    """The head that pools by attention, with a query that tells positions apart."""
+    model = form.build().double()
+    head = model.heads["sequence"]
+    assert isinstance(head, Sequence)
+    with torch.no_grad():
+        head.query.weight.copy_(torch.linspace(-3, 3, 16, dtype=torch.float64)[None])
+    return head.eval()
+
+
+def test_attention_pooling_by_hand() -> None:
+    """exp(s / √D) of each position but [CLS], over their sum."""
+    head = by_attention(FORMS["text_attention_pool"])
+    draw = torch.Generator().manual_seed(0)
+    hidden = torch.randn(2, 4, 16, generator=draw, dtype=torch.float64)
+    real = torch.tensor([[True] * 4, [True, True, False, True]])
+    rows = Rows(hidden[real], real)
+    pooled = head.pool(rows, Embedded(hidden, real), hidden[:, 0])
+    for i, content in enumerate([[1, 2, 3], [1, 3]]):
+        weight = (hidden[i, content] @ torch.linspace(-3, 3, 16, dtype=torch.float64) / 4).exp()
+        expected = (weight[:, None] * hidden[i, content]).sum(0) / weight.sum()
+        torch.testing.assert_close(pooled[i], expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["eeg_attention_pool", "text_attention_pool"])
+def test_attention_pooling_does_not_see_padding(name: str) -> None:
+    form = FORMS[name]
+    model = form.build().double().eval()
+    with torch.no_grad():
+        model.heads["sequence"].query.weight.mul_(100)
+    batch = double(form.batch())
+    with torch.no_grad():
+        together = model(batch, with_losses=False).predictions["sequence"]
+        for i in range(len(together)):
+            alone = {name: tensor[i : i + 1] for name, tensor in batch.items()}
+            if not form.eeg:  # without the padding altogether
+                n = int(alone["attention_mask"].sum())
+                alone = {k: t[:, :n] if t.ndim == 2 and t.shape[1] == 9 else t for k, t in alone.items()}
+            prediction = model(alone, with_losses=False).predictions["sequence"][0]
+            torch.testing.assert_close(prediction, together[i], rtol=0, atol=1e-10)
+
+
+def test_attention_pooling_of_nothing_is_0() -> None:
+    head = by_attention(FORMS["text_attention_pool"])
+    hidden = torch.randn(1, 3, 16, dtype=torch.float64, requires_grad=True)
+    only_cls = torch.tensor([[True, False, False]])
+    pooled = head.pool(Rows(hidden[only_cls], only_cls), Embedded(hidden, only_cls), hidden[:, 0])
+    assert not pooled.any()
+    pooled.sum().backward()
+    assert head.query.weight.grad is not None
+    assert bool((head.query.weight.grad == 0).all())  # NaN would not be 0
 
 
 # EEG ------------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from bothways.cli.printing import (
     number,
     out,
     print_checked,
+    print_compared,
     print_embedded,
     print_evaluation,
     print_json,
@@ -305,6 +306,47 @@ def evaluate(
     print_loaded(result["load_report"])
     print_loaded(result["probe_load_report"], "weights of the frozen probe")
     print_evaluation(result)
+
+
+@eeg.command(epilog="Example: bothways eeg compare --from run --data store --labels labels.csv --out compared")
+def compare(
+    start: Annotated[
+        list[str], typer.Option("--from", help="A pretrained run, or one for each --split; `scratch`: controls alone.")
+    ],
+    data: Data,
+    labels: Annotated[str, typer.Option(help="As `finetune` takes them.")],
+    out_folder: Annotated[
+        Path,
+        typer.Option("--out", help="The comparison's folder; one that was stopped goes on with the same settings."),
+    ],
+    recipe: Recipe = None,
+    changes: Changes = None,
+    split: Annotated[
+        list[Path] | None, typer.Option("--split", help="Split file; several take turns. If left out, each seed's own.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Trials: first weights, order, and the split without --split.")] = 5,
+    rate: Annotated[
+        list[float] | None,
+        typer.Option(help="Learning rates to try, times the recipe's; 0.3, 1 and 3 if left out."),
+    ] = None,
+    arm: Annotated[list[str] | None, typer.Option(help="Only this arm; may be given several times.")] = None,
+    overwrite: Overwrite = False,
+    json: AsJson = False,
+) -> None:
+    """Set a pretrained encoder beside its controls: same people, seeds and budget; writes OUT/report.html.
+
+    Arms: chance, majority, band_power, tangent_space, cnn, scratch, frozen_probe, frozen_attention, finetuned. An arm
+    that fails is a note, the others go on; what is finished is kept and not done again.
+    """
+    from bothways import run
+
+    result = run.compare(
+        start, data, labels, out_folder, recipe=recipe, changes=changes or (), splits=split or (), seeds=seeds,
+        arms=arm or (), overwrite=overwrite, **({"rates": rate} if rate else {}),
+    )  # fmt: skip
+    if json:
+        return print_json(result)
+    print_compared(result)
 
 
 @eeg.command(epilog="Example: bothways eeg predict run2 new.edf --out predictions")

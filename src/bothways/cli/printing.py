@@ -216,6 +216,42 @@ def print_embedded(result: dict[str, Any]) -> None:
         out.print(f"written: {file}")
 
 
+def print_compared(result: dict[str, Any]) -> None:
+    """Prints what `compare` found: arms, differences to the strongest control, what each was given."""
+    table = new_table(
+        "balanced accuracy", "over trials", "95 %", "over people", "95 %", "fitted", "encoder",
+        title=f"{result['seeds']} trials, {result['splits']} splits",
+    )  # fmt: skip
+    for arm in result["arms"].values():
+        trials, people = arm["over_trials"], arm["over_people"]
+        table.add_row(
+            arm["title"], number(trials["mean"]), interval(trials), number(people["mean"]), interval(people),
+            f"{arm['trained']:,}", "" if arm["encoder"] is None else f"{arm['encoder']:,}",
+        )  # fmt: skip
+    out.print(table)
+    strongest = result["strongest_control"]
+    compared = {name: those[strongest] for name, those in result["differences"].items() if strongest in those}
+    if compared:
+        title = f"difference to the strongest control, {result['arms'][strongest]['title']}"
+        table = new_table("", "difference", "95 % over people", "better for", "p", title=title)
+        for name, d in compared.items():
+            better = f"{d['wins']} of {d['n']} people"
+            table.add_row(result["arms"][name]["title"], number(d["mean"]), interval(d), better, number(d["p"]))
+        out.print(table)
+    for arm in result["arms"].values():
+        out.print(f"{arm['title']}: given {arm['given']}")
+    for one in result["pretraining_overlap"]:
+        out.print(f"split {one['split']}: overlap of the tested people with pretraining: {one['kind']}")
+    for note in result["notes"]:
+        out.print(f"note: {note}")
+    out.print(f"written: {result['out']}/report.html, {result['out']}/compare.json; {result['seconds']:.0f} s in all")
+
+
+def interval(values: dict[str, Any]) -> str:
+    """Returns the 95 % interval of a summary; of one value, nothing."""
+    return "" if values["low"] is None else f"{values['low']:.2f} to {values['high']:.2f}"
+
+
 def print_json(value: dict[str, Any]) -> None:
     """Prints a result as JSON."""
     print(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))

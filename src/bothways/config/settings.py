@@ -203,7 +203,8 @@ class HeadConfig(Settings):
     """Sequence and position heads: names of the classes, in the order of the outputs."""
     class_weights: tuple[Annotated[float, Field(ge=0)], ...] = ()
     """Of each class in the loss; empty = all count the same."""
-    pool: Literal["cls", "mean"] = "cls"
+    pool: Literal["cls", "mean", "attention"] = "cls"
+    """Sequence head: [CLS], the mean of the other positions, or their sum by a learned query's weights."""
     dropout: Fraction = 0.0
 
     @model_validator(mode="after")
@@ -402,7 +403,8 @@ class FinetuneConfig(Settings):
     windows: WindowConfig = WindowConfig()
     labels: LabelConfig = LabelConfig()
     training: TrainingConfig = TrainingConfig(steps=300, learning_rate=3e-4, batch_size=16)
-    pool: Literal["cls", "mean"] = "cls"
+    pool: Literal["cls", "mean", "attention"] = "cls"
+    """What the class is read from; `attention` = all positions but [CLS], weighted by one learned query."""
     head_dropout: Fraction = 0.1
     freeze_encoder: bool = False
     class_weights: Literal["none", "balanced"] = "balanced"

@@ -1,5 +1,6 @@
 """Evaluation that can be believed: splits by person, metrics, controls, comparisons. Arrays in, plain dicts out."""
 
+from bothways.evaluation.arms import people_scores, side_by_side
 from bothways.evaluation.calibration import apply_temperature, calibration, fit_temperature, temperature_scaling
 from bothways.evaluation.comparison import compare_arms
 from bothways.evaluation.controls import (
@@ -13,6 +14,7 @@ from bothways.evaluation.controls import (
     majority,
     ridge_probe,
 )
+from bothways.evaluation.convnet import ConvNet
 from bothways.evaluation.dividing import (
     class_counts,
     few_subjects,
@@ -40,6 +42,15 @@ from bothways.evaluation.spans import best_spans, span_metrics
 from bothways.evaluation.splits import PARTS, Split, check_classes
 from bothways.evaluation.statistics import holm, paired_difference, summarise
 from bothways.evaluation.tally import METRICS
+from bothways.evaluation.tangent import (
+    TANGENT_BANDS_HZ,
+    covariances,
+    fill_missing,
+    recentred,
+    riemannian_mean,
+    tangent_vectors,
+    typical_variance,
+)
 
 __all__ = [
     "BANDS_HZ",
@@ -48,7 +59,9 @@ __all__ = [
     "PARTS",
     "RIDGE_LAMBDA",
     "SZCORE",
+    "TANGENT_BANDS_HZ",
     "UNSCORED",
+    "ConvNet",
     "EventRules",
     "LinearControl",
     "Repeat",
@@ -66,7 +79,9 @@ __all__ = [
     "classification_metrics",
     "compare_arms",
     "constant_controls",
+    "covariances",
     "few_subjects",
+    "fill_missing",
     "fit_logistic",
     "fit_temperature",
     "fixed_split",
@@ -78,20 +93,26 @@ __all__ = [
     "metrics_by_level",
     "multilabel_metrics",
     "paired_difference",
+    "people_scores",
     "person_of",
     "read_aliases",
     "read_names",
+    "recentred",
     "regression_metrics",
     "repeated_splits",
     "repeats",
     "ridge_probe",
+    "riemannian_mean",
     "score_events",
     "score_samples",
     "score_subjects",
+    "side_by_side",
     "span_metrics",
     "split_subjects",
     "stage_metrics",
     "summarise",
+    "tangent_vectors",
     "temperature_scaling",
+    "typical_variance",
     "within_subjects",
 ]

@@ -1,6 +1,7 @@
 """Where the parts meet: each command of the command line is a function of the same name here."""
 
 from bothways.run.check import check
+from bothways.run.compare import compare
 from bothways.run.embed import embed
 from bothways.run.evaluate import evaluate
 from bothways.run.finetune import finetune
@@ -14,6 +15,7 @@ from bothways.run.walkthrough import walkthrough
 __all__ = [
     "Pretrained",
     "check",
+    "compare",
     "embed",
     "evaluate",
     "finetune",

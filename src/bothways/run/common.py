@@ -28,6 +28,7 @@ from bothways.config import (
     validate,
 )
 from bothways.errors import BothwaysWarning, UserError
+from bothways.evaluation import band_power
 from bothways.files import sha256_file
 from bothways.model import Model
 from bothways.training import RunFolder, Source, largest_batch
@@ -127,6 +128,19 @@ class Sources:
             self.store, windows, self.patches, masking=masking, seed=seed, jitter_s=jitter_s, task=task,
             background=background, baselines=self.baselines,
         )  # fmt: skip
+
+
+def band_powers(store: eeg.Store, patches: PatchConfig, windows: eeg.Windows) -> np.ndarray:
+    """Returns the classic features of windows: log power of each channel in each band, from the patches' spectra."""
+    reader, source = eeg.PatchEmbedding(patches, 1, store.signal.sfreq_hz), Sources(store, patches).of(windows)
+    assert reader.spectrum is not None
+    spectra = []
+    for first in range(0, len(source), 64):
+        batch = source.batch(np.arange(first, min(first + 64, len(source))))
+        real = batch["patch_mask"][..., None]
+        spectrum = (reader.log_spectrum(batch) * real).sum(2) / real.sum(2).clamp_min(1)  # [B C F]
+        spectra.append(spectrum.numpy() * np.log(10))
+    return band_power(np.concatenate(spectra), reader.spectrum.frequencies_hz)
 
 
 def usable(sources: Sources, windows: eeg.Windows) -> eeg.Windows:

@@ -10,7 +10,6 @@ from bothways.config import FinetuneConfig, PatchConfig
 from bothways.errors import UserError
 from bothways.evaluation import (
     Split,
-    band_power,
     chance,
     classification_metrics,
     compare_arms,
@@ -22,7 +21,16 @@ from bothways.evaluation import (
 )
 from bothways.files import write_json
 from bothways.model import Model
-from bothways.run.common import SCRATCH, Sources, check_contract, fill_channels, guessed_subjects, of_subjects, usable
+from bothways.run.common import (
+    SCRATCH,
+    Sources,
+    band_powers,
+    check_contract,
+    fill_channels,
+    guessed_subjects,
+    of_subjects,
+    usable,
+)
 from bothways.run.leaks import check_split, pretraining_overlap
 from bothways.run.tasks import labelled, measured, probabilities, rules_of, told
 from bothways.training import (
@@ -180,23 +188,8 @@ def _band_power(store: eeg.Store, training: eeg.Windows, tested: eeg.Windows, mo
         baseline=model.baseline,  # the same calibration, where the model has one
     )
     patches = fill_channels(patches, store)
-    reader = eeg.PatchEmbedding(patches, 1, store.signal.sfreq_hz)
-    assert reader.spectrum is not None
-    frequencies_hz = reader.spectrum.frequencies_hz
-
-    sources = Sources(store, patches)
-
-    def features(windows: eeg.Windows) -> np.ndarray:
-        source = sources.of(windows)
-        spectra = []
-        for i in range(len(source)):
-            batch = source.batch(np.array([i]))
-            real = batch["patch_mask"][..., None]
-            spectrum = (reader.log_spectrum(batch) * real).sum(2) / real.sum(2).clamp_min(1)  # [1 C F]
-            spectra.append(spectrum[0].numpy() * np.log(10))
-        return band_power(np.stack(spectra), frequencies_hz)
-
-    return fit_logistic(features(training), training.label, len(training.classes)).scores(features(tested))
+    control = fit_logistic(band_powers(store, patches, training), training.label, len(training.classes))
+    return control.scores(band_powers(store, patches, tested))
 
 
 def _temperature(

@@ -255,9 +255,14 @@ def _heads(
             heads.cls_reconstruction(tape, at, h, head, form["layer_norm_eps"], weights, features, real)
         else:
             rows = h
-            if kind == "sequence" and head["pool"] == "mean":
+            if kind == "sequence" and head["pool"] != "cls":
                 content = tape.do("rows", f"{at}.rows", h, which="content", about="[CLS] left out")
-                rows = tape.do("mean_rows", f"{at}.mean", content, rows=("mean",), about="the mean of all positions")
+                if head["pool"] == "attention":
+                    rows = heads.pool_by_attention(tape, at, content, weights)
+                else:
+                    rows = tape.do(
+                        "mean_rows", f"{at}.mean", content, rows=("mean",), about="the mean of all positions"
+                    )
             elif kind == "sequence":
                 rows = "pooler" if config["pooler"] else "cls"
                 if rows not in tape.arrays:

@@ -17,6 +17,16 @@ def pool(tape: Tape, h: str, weights: Weights, pooler: bool) -> str:
     return tape.do("activation", "pooler", dense, kind="tanh", about="and a tanh")
 
 
+def pool_by_attention(tape: Tape, at: str, rows: str, weights: Weights) -> str:
+    """One learned query asks the rows [T D]; their sum by its weights [1 D]."""
+    query = tape.give(f"{at}.w_a", weights[f"{at}.query.weight"], rows=("query",))
+    raw = tape.do("product_transposed", f"{at}.scores", query, rows, about="what the learned query finds in each")
+    root = tape[rows].shape[1] ** 0.5
+    scaled = tape.do("divide", f"{at}.scaled_scores", raw, by=root, about=f"divided by √{tape[rows].shape[1]}")
+    attention = tape.do("softmax", f"{at}.attention", scaled, about="weights that add up to 1")
+    return tape.do("product", f"{at}.pooled", attention, rows, rows=("pooled",), about="the positions by their weights")
+
+
 def reconstruction(
     tape: Tape, at: str, h: str, head: Mapping[str, Any], weights: Weights, truth: Mapping[str, str], real: str | None
 ) -> None:

@@ -94,9 +94,14 @@ def _heads(
             outputs["predictions"] = f"{at}.probability"
             continue
         rows = h
-        if kind == "sequence" and head["pool"] == "mean":
+        if kind == "sequence" and head["pool"] != "cls":
             every = tape.do("rows", f"{at}.rows", h, which=list(range(1, len(tape.positions))), about="[CLS] left out")
-            rows = tape.do("mean_rows", f"{at}.mean", every, rows=("mean",), about="the mean of the other positions")
+            if head["pool"] == "attention":
+                rows = heads.pool_by_attention(tape, at, every, weights)
+            else:
+                rows = tape.do(
+                    "mean_rows", f"{at}.mean", every, rows=("mean",), about="the mean of the other positions"
+                )
         elif kind in ("sequence", "nsp"):
             pooled = pooled or heads.pool(tape, h, weights, config["pooler"])
             rows = pooled

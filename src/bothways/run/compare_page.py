@@ -1,0 +1,107 @@
+"""The page of `bothways eeg compare`: its result as a plot, tables and facts."""
+
+import platform
+import time
+from typing import Any
+
+from bothways import __version__
+
+
+def page(result: dict[str, Any]) -> dict[str, Any]:
+    """Returns what `report.write_report` draws of a comparison."""
+    arms, strongest = result["arms"], result["strongest_control"]
+    shown = {name: [v for v in arm["trials"].values() if v is not None] for name, arm in arms.items()}
+    names = [trial["name"] for trial in result["trials"]]
+    whole = {name: values for name, values in shown.items() if len(values) == len(names)}
+    sections: list[dict[str, Any]] = []
+    if len(whole) > ("chance" in whole):
+        sections.append(
+            {
+                "kind": "dots",
+                "title": "People never seen",
+                "x_label": "balanced accuracy of windows",
+                "chance": 1 / len(result["classes"]),
+                "splits": names,
+                "arms": [{"label": arms[name]["title"], "values": v} for name, v in whole.items() if name != "chance"],
+                "caption": f"One dot for each of {len(names)} trials; a trial is a split and a seed.",
+            }
+        )
+    sections.append(
+        {
+            "kind": "table",
+            "title": "Arms",
+            "columns": [
+                "arm", "over trials", "95 % of trials", "mean over people", "95 % of people", "fitted parameters",
+                "encoder's parameters",
+            ],
+            "rows": [
+                [
+                    arm["title"], arm["over_trials"]["mean"], span(arm["over_trials"]), arm["over_people"]["mean"],
+                    span(arm["over_people"]), arm["trained"], arm["encoder"],
+                ]
+                for arm in arms.values()
+            ],
+            "best": {"over trials": "max", "mean over people": "max"},
+            "caption": "Balanced accuracy. Trials share people, so the interval over trials is too narrow; the one "
+            "over people draws people anew (bootstrap); a person counts by the mean over the trials.",
+        }
+    )  # fmt: skip
+    rows = [(arm, control, d) for arm, those in result["differences"].items() for control, d in those.items()]
+    if rows:
+        sections.append(
+            {
+                "kind": "table",
+                "title": "Differences to the controls",
+                "columns": ["arm", "control", "difference", "95 %", "better for", "people", "p"],
+                "rows": [
+                    [arms[arm]["title"], arms[control]["title"], d["mean"], span(d), d["wins"], d["n"], d["p"]]
+                    for arm, control, d in rows
+                ],
+                "caption": "Balanced accuracy, person by person; the interval by drawing people anew, p by changing "
+                f"the signs of their differences. The strongest control on these people: {arms[strongest]['title']}.",
+            }
+        )
+    sections += [
+        {
+            "kind": "table",
+            "title": "What each arm was given",
+            "columns": ["arm", "given"],
+            "rows": [[arm["title"], arm["given"]] for arm in arms.values()],
+        },
+        {
+            "kind": "facts",
+            "title": "Data and cost",
+            "facts": {
+                "Classes": ", ".join(result["classes"]),
+                "Trials": len(names),
+                "Splits": result["splits"],
+                "People tested": len(next(iter(arms.values()))["people"]),
+                "Overlap of tested people with pretraining": overlap(result),
+                "Seconds in all": round(result["seconds"]),
+            },
+        },
+    ]
+    if result["notes"]:
+        sections.append({"kind": "text", "title": "Notes", "paragraphs": result["notes"]})
+    return {
+        "title": "A pretrained encoder beside its controls",
+        "subtitle": "The same people, seeds and budget for every arm.",
+        "created": time.strftime("%Y-%m-%d %H:%M"),
+        "versions": {"bothways": __version__, "python": platform.python_version()},
+        "sections": sections,
+    }
+
+
+def span(values: dict[str, Any]) -> str:
+    """Writes an interval."""
+    return "" if values["low"] is None else f"{values['low']:.3f} to {values['high']:.3f}"
+
+
+def overlap(result: dict[str, Any]) -> str:
+    """Says how pretraining touches the tested people, in all splits."""
+    kinds: dict[str, list[str]] = {}
+    for one in result["pretraining_overlap"]:
+        kinds.setdefault(one["kind"], []).append(str(one["split"]))
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    return "; ".join(f"{kind} (split {', '.join(splits)})" for kind, splits in kinds.items())
