@@ -289,7 +289,7 @@ def test_pretraining_elsewhere_and_on_a_cut(chain: Chain, tmp_path: Path) -> Non
     for i in (7, 8):
         write_edf(data / f"sub-{i}.edf", alpha_uv("open", 70 + i), CHANNELS, start=start_of(i))
     run.prepare([data], tmp_path / "other")
-    changes = [*SHORT, "validation_fraction=0"]
+    changes = [*SHORT, "validation_fraction=0", "training.batch_size=4"]
     run.pretrain(tmp_path / "other", tmp_path / "pre", changes=changes)
     split = {"train": ["0", "1"], "validation": ["2"], "test": ["3"]}
     (tmp_path / "split.json").write_text(json.dumps(split))
