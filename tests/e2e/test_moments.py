@@ -52,6 +52,9 @@ def test_moments_are_found(bursts: dict[str, Path], tmp_path: Path) -> None:
     assert found["model"]["n"] == counted["burst"] + counted["rest"]
     assert found["model"]["balanced_accuracy"] > 0.85
     assert found["controls"]["band_power"]["n"] == found["model"]["n"]
+    burst = found["events"]["burst"]
+    assert burst["pooled"]["n_reference"] > 0
+    assert burst["sensitivity"]["mean"] > 0.9  # within the tolerance of 30 s before and 60 s after
 
 
 def test_an_event_is_found_with_its_onset_and_end(bursts: dict[str, Path], tmp_path: Path) -> None:

@@ -134,6 +134,15 @@ def print_evaluation(result: dict[str, Any]) -> None:
         if (one := levels["within_subject"][metric])["n"]
     ]
     out.print(f"this run, within each person: {', '.join(within) or 'each has windows of one class only'}")
+    for name, found in (result["events"] or {}).items():
+        rates = {
+            "sensitivity": "sensitivity",
+            "precision": "precision",
+            "f1": "F1",
+            "false_alarms_per_24h": "false alarms per 24 h",
+        }
+        told = [f"{title} {number(found[rate] and found[rate]['mean'])}" for rate, title in rates.items()]
+        out.print(f"events {name} (SzCORE, mean of {found['n_subjects']} people): {', '.join(told)}")
     print_temperature(result["temperature"])
     print_overlap(result["pretraining_overlap"], "test" if result["part"] == "test" else "validation")
     for note in result["notes"]:

@@ -32,7 +32,7 @@ from bothways.run.common import (
     usable,
 )
 from bothways.run.leaks import check_split, pretraining_overlap
-from bothways.run.tasks import labelled, measured, probabilities, rules_of, told
+from bothways.run.tasks import event_scores, labelled, measured, probabilities, rules_of, told
 from bothways.training import (
     cls_features,
     infer,
@@ -62,8 +62,10 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
         `run`, `part`, `split`, `classes`, `task`, `model` and `controls` (see `evaluation.classification_metrics`; of
         events also `spans`, see `evaluation.span_metrics`), `levels`
         (`model` and each control per recording, per subject and within subjects: `evaluation.metrics_by_level`),
-        `comparisons` (the model with each control: `evaluation.compare_arms`), `temperature` (of the model, fitted on
-        `n` windows of `n_subjects` validation people, none of whom is tested: `evaluation.temperature_scaling`),
+        `events` (where some time is background: `predict`'s events by SzCORE's rules, `evaluation.score_subjects` of
+        each class), `comparisons` (the model with each control: `evaluation.compare_arms`), `temperature` (of the
+        model, fitted on `n` windows of `n_subjects` validation people, none of whom is tested:
+        `evaluation.temperature_scaling`),
         `pretraining_overlap` (how all that the weights were trained on before touches the tested people, see
         `leaks.pretraining_overlap`), `load_report`,
         `probe_load_report` (of the frozen encoder, or None), `notes`.
@@ -130,6 +132,12 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
         return classification_metrics(tested.label, values, windows.classes, tested.subject)
 
     arms = {"model": model_scores, **scores}
+    events = None
+    if any(row.onset_s is not None for row in rows):
+        try:
+            events = event_scores(model, sources, np.unique(tested.recording).tolist(), rows, settings)
+        except UserError as problem:
+            notes.append(f"no scores of events: {problem}")
     # The validation people say nothing of themselves.
     held_out = of_subjects(windows, split.validation if part == "test" else ())
     result = {
@@ -148,6 +156,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
             for name, values in arms.items()
         },
         "comparisons": compare_arms(tested.label, arms, tested.subject, reference="model"),
+        "events": events,
         "temperature": _temperature(model, sources, held_out, what, tested.label, arms["model"]),
         "pretraining_overlap": pretraining_overlap(pretraining, store, getattr(split, part), split),
         "load_report": model.load_report.as_dict(),

@@ -14,17 +14,13 @@ import numpy as np
 from bothways import eeg
 from bothways.config import EVENT_PRESETS, EventConfig, FinetuneConfig, WindowConfig, load_config, validate
 from bothways.errors import UserError
-from bothways.evaluation import best_spans
 from bothways.files import check_output, new_folder, write_json, write_text
 from bothways.model import Model
 from bothways.progress import progress
 from bothways.run.common import Sources, calibration, check_baseline, check_names, usable, with_mains
 from bothways.run.evaluate import finetuned_manifest
-from bothways.run.tasks import probabilities, rules_of, task_of
+from bothways.run.tasks import over_time, rules_of, task_of
 from bothways.training import load_recipe, load_run, run_at
-
-AT_ONCE = 4096
-"""Windows whose answers are in memory at a time."""
 
 
 def predict(
@@ -81,9 +77,9 @@ def predict(
     assert model.config.signal is not None
     assert model.config.patches is not None
     check_baseline(run, model.config.patches, baseline)
-    windows_config = settings.windows
     if stride_s is not None:
-        windows_config = validate(WindowConfig, windows_config.model_dump() | {"stride_s": stride_s}, "predict")
+        windows = validate(WindowConfig, settings.windows.model_dump() | {"stride_s": stride_s}, "predict")
+        settings = settings.model_copy(update={"windows": windows})
     rules = _event_rules(settings, events, changes)
     signal = with_mains(run, model.config.signal, notch_hz, "predict")
     check_output(out, overwrite=overwrite, inputs=(*files, run))
@@ -110,7 +106,7 @@ def predict(
                 if recording.file not in names:
                     continue
                 try:
-                    done.append(_predict_one(model, sources, index, windows_config, rules, folder))
+                    done.append(_predict_one(model, sources, index, settings, rules, folder))
                 except UserError as problem:
                     skipped.append({"file": recording.file, "reason": str(problem)})
                 meter.advance(note=recording.file)
@@ -135,34 +131,16 @@ def _event_rules(settings: FinetuneConfig, events: str | Path | None, changes: S
 
 
 def _predict_one(
-    model: Model, sources: Sources, index: int, windows_config: WindowConfig, rules: EventConfig, folder: Path
+    model: Model, sources: Sources, index: int, settings: FinetuneConfig, rules: EventConfig, folder: Path
 ) -> dict[str, Any]:
     store = sources.store
     recording, sfreq_hz = store.recordings[index], store.signal.sfreq_hz
-    windows = usable(sources, eeg.cut_windows(store, windows_config, recordings=[index]))
+    windows = usable(sources, eeg.cut_windows(store, settings.windows, recordings=[index]))
     task, classes = task_of(model), next(iter(model.config.heads.values())).classes
-    source = sources.of(windows)
-    step_s = min(windows_config.stride_s, windows_config.window_s)
-    if task != "window":
-        step_s = source.patch_samples / sfreq_hz
-    moments = eeg.Moments(recording.segments, sfreq_hz, classes, step_s)
-    by_window = []
-    for first in range(0, len(windows), AT_ONCE):
-        part = windows.select(np.arange(first, min(first + AT_ONCE, len(windows))))
-        answers = probabilities(model, sources.of(part))
-        if task == "window":
-            moments.add(part.start, part.window_samples, answers)
-            by_window.append(answers)
-        else:
-            by_patch = _of_spans(answers, classes, rules.background) if task == "event" else answers
-            there = np.isfinite(by_patch).all(2)
-            moments.add_patches(
-                part.start, part.window_samples, source.patch_samples, np.nan_to_num(by_patch), patch_mask=there
-            )
-    trace = moments.trace()
+    trace, by_window = over_time(model, sources, windows, index, settings)
     found = eeg.find_events(trace, rules)
     if task == "window":
-        scores = np.concatenate(by_window)
+        scores = by_window
         onsets_s = [eeg.true_time_s(start / sfreq_hz, recording.segments, sfreq_hz) for start in windows.start.tolist()]
         durations_s = [windows.window_samples / sfreq_hz] * len(scores)
     else:
@@ -196,15 +174,6 @@ def _predict_one(
         "left_out": recording.left_out,
         "notes": notes,
     }
-
-
-def _of_spans(answers: np.ndarray, classes: Sequence[str], background: Sequence[str]) -> np.ndarray:
-    """Returns the probability of each class at each moment [n N k]: that of the event inside the likeliest span."""
-    spans, certainty = best_spans(answers)
-    moment = np.arange(1, answers.shape[2])
-    inside = (moment >= spans[:, :1]) & (moment <= spans[:, 1:])  # [n N]
-    event = np.where(inside, certainty[:, None], 0.0)
-    return np.stack([1 - event if name in background else event for name in classes], axis=2)
 
 
 def _write_events(

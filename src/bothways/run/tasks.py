@@ -1,17 +1,20 @@
 """What is labelled, a window, a moment or an event: the head, what is counted, and how well it is told."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from bothways import eeg
-from bothways.config import FinetuneConfig, HeadConfig, LabelConfig, Task
+from bothways.config import EventConfig, FinetuneConfig, HeadConfig, LabelConfig, Task
 from bothways.errors import UserError
-from bothways.evaluation import best_spans, classification_metrics, span_metrics
+from bothways.evaluation import best_spans, classification_metrics, score_events, score_subjects, span_metrics
 from bothways.model import Model
+from bothways.run.common import Sources, usable
 from bothways.training import class_probabilities, infer, moment_probabilities, span_probabilities
 
+AT_ONCE = 4096
+"""Windows whose answers are in memory at a time."""
 HEADS: dict[Task, Literal["sequence", "position", "span"]] = {
     "window": "sequence",
     "moment": "position",
@@ -107,3 +110,81 @@ def measured(source: eeg.WindowSource, answers: np.ndarray, classes: list[str], 
         subjects = np.repeat(subjects[:, None], truth.shape[1], axis=1)[counted]
         truth, answers = truth[counted], answers[counted]
     return classification_metrics(truth, answers, classes, subjects, **options)
+
+
+def over_time(
+    model: Model, sources: Sources, windows: eeg.Windows, recording: int, settings: FinetuneConfig
+) -> tuple[eeg.Trace, np.ndarray]:
+    """Averages the answers for a recording's windows on a time grid: of their stride, or of patches by moment.
+
+    Args:
+        model: fine-tuned.
+        sources: of its patches.
+        windows: of one recording.
+        recording: which.
+        settings: that it was fine-tuned with; the stride may be another.
+
+    Returns:
+        The classes over time, and where windows are labelled the answer for each, [n k]; else [0 k].
+    """
+    store, head = sources.store, next(iter(model.config.heads.values()))
+    task, sfreq_hz, source = task_of(model), store.signal.sfreq_hz, sources.of(windows)
+    config = settings.windows
+    step_s = min(config.stride_s, config.window_s) if task == "window" else source.patch_samples / sfreq_hz
+    moments = eeg.Moments(store.recordings[recording].segments, sfreq_hz, head.classes, step_s)
+    by_window = [np.zeros((0, len(head.classes)), np.float32)]
+    for first in range(0, len(windows), AT_ONCE):
+        part = windows.select(np.arange(first, min(first + AT_ONCE, len(windows))))
+        answers = probabilities(model, sources.of(part))
+        if task == "window":
+            moments.add(part.start, part.window_samples, answers)
+            by_window.append(answers)
+            continue
+        nothing = rules_of(settings).background
+        by_patch = _inside(answers, int(head.classes[0] == nothing)) if task == "event" else answers  # [n N k]
+        there = np.isfinite(by_patch).all(2)
+        moments.add_patches(
+            part.start, part.window_samples, source.patch_samples, np.nan_to_num(by_patch), patch_mask=there
+        )
+    return moments.trace(), np.concatenate(by_window)
+
+
+def _inside(answers: np.ndarray, event: int) -> np.ndarray:
+    """Returns the probability of each class at each moment [n N 2]: that of the event inside the likeliest span."""
+    spans, certainty = best_spans(answers)
+    moment = np.arange(1, answers.shape[2])
+    p = np.where((moment >= spans[:, :1]) & (moment <= spans[:, 1:]), certainty[:, None], 0.0)  # [n N]
+    return np.stack([1 - p, p], 2)[..., [1 - event, event]]
+
+
+def event_scores(
+    model: Model, sources: Sources, recordings: Sequence[int], rows: Sequence[eeg.Span], settings: FinetuneConfig
+) -> dict[str, Any] | None:
+    """Finds events as `predict` does by itself and scores them by SzCORE's rules; None where no time is background.
+
+    Returns:
+        Of each class but the background `evaluation.score_subjects`.
+
+    Raises:
+        UserError: no window of a recording can be used.
+    """
+    rules, store, sfreq_hz = rules_of(settings), sources.store, sources.store.signal.sfreq_hz
+    if rules.background is None:
+        return None
+    whole = eeg.cut_windows(store, settings.windows, labels=rows, rules=rules, by_moment=True, recordings=recordings)
+    kinds = [name for name in whole.classes if name != rules.background]
+    scores: dict[str, list[dict[str, Any]]] = {name: [] for name in kinds}
+    for index in recordings:
+        entry, windows = store.recordings[index], usable(sources, whole.select(whole.recording == index))
+        trace, _ = over_time(model, sources, windows, index, settings)
+        found = eeg.find_events(trace, EventConfig(background=(rules.background,)))
+        end_s = float(trace.onset_s[-1] + trace.duration_s[-1])
+        for name in kinds:
+            track = whole.tracks[index]
+            spans_s = track[track[:, 2] == whole.classes.index(name), :2] / sfreq_hz
+            onsets_s = [eeg.true_time_s(start_s, entry.segments, sfreq_hz) for start_s in spans_s[:, 0].tolist()]
+            lasts_s = (spans_s[:, 1] - spans_s[:, 0]).tolist()
+            true_s = [(onset_s, onset_s + last_s) for onset_s, last_s in zip(onsets_s, lasts_s)]
+            scores[name].append(score_events(true_s, eeg.spans_s(found, name), end_s, recorded_s=trace.recorded_s))
+    subjects = [store.recordings[index].subject for index in recordings]
+    return {name: score_subjects(some, subjects) for name, some in scores.items()}
