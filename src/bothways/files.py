@@ -19,9 +19,13 @@ from bothways.errors import BothwaysWarning, UserError, plain_words
 
 
 def sha256_file(path: Path) -> str:
-    """Returns the SHA-256 of a file's bytes in hexadecimal, reading it in pieces."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """Returns the SHA-256 of a plain file's bytes in hexadecimal, reading it in pieces.
+
+    Raises:
+        UserError: see `readable`.
+    """
+    with readable(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def write_text(path: Path, text: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from bothways import eeg, run
 from bothways.errors import Interrupted
 from bothways.training import RunFolder
+from bothways.training.signals import stopping
 from commands import finetuning, pretraining
 from people import Chain
 
@@ -51,6 +52,15 @@ def test_before_the_first_step(
         f"{shlex.join(['bothways', *arguments])}\n"
     )
     assert not (tmp_path / "run").exists()
+
+
+def test_only_the_second_from_the_keyboard_does_not_wait() -> None:
+    with stopping() as stop:
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGTERM):
+            os.kill(os.getpid(), number)
+        assert stop.signal == signal.SIGINT
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_more_signals_while_it_ends(bothways: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
         {name: tensor + 1 for name, tensor in read_weights(c / "optimizer.safetensors").items()},
         c / "optimizer.safetensors",
     ),
+    "a pipe for its state": lambda c: [(c / "state.json").unlink(), os.mkfifo(c / "state.json")],
     "a file in its place": lambda c: [shutil.rmtree(c), c.write_text("")],
 }
 

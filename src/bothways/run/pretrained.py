@@ -12,6 +12,7 @@ from bothways import eeg, text
 from bothways.errors import BothwaysWarning, UserError
 from bothways.files import beside, read_json, readable, replacing, sha256_file, write_json, write_text
 from bothways.model import Model
+from bothways.run.evaluate import EVALUATION
 from bothways.training import (
     BEGUN,
     CARD,
@@ -109,6 +110,8 @@ class Pretrained(Model, ModelHubMixin, library_name="bothways", tags=["bert"]):
                     shutil.copyfileobj(source, target)
             elif name not in (MANIFEST, CARD):  # of another model that was saved here before
                 (save_directory / name).unlink(missing_ok=True)
+        for name in EVALUATION.values():
+            (save_directory / name).unlink(missing_ok=True)
         manifest = {"kind": "imported"}
         if MANIFEST in self.side_files:
             manifest = read_json(self.side_files[MANIFEST], MOST_SIDE_BYTES[MANIFEST])

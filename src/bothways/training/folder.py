@@ -217,7 +217,8 @@ class RunFolder:
             try:
                 weights, moments, log, state = _read_checkpoint(checkpoints / name)
             except (UserError, OSError, KeyError, TypeError, ValueError) as problem:
-                why = str(problem).partition("\n")[0].removesuffix("; restore it").replace(f"{checkpoints}/", "")
+                why = re.sub("; (restore it|check the path)$", "", str(problem).partition("\n")[0])
+                why = why.replace(f"{checkpoints}/", "")
                 problems.append(why if name in why else f"{name}: the checkpoint is damaged ({why})")
                 continue
             for damaged in problems:

@@ -46,9 +46,9 @@ class Stop:
             self._leaving = False
 
     def _take(self, number: int, frame: FrameType | None) -> None:
-        if self.signal and number == signal.SIGINT:  # the second time: whoever asks does not want to wait
+        if number == self.signal == signal.SIGINT:  # the second time: whoever asks does not want to wait
             raise KeyboardInterrupt
-        self.signal = self.signal or number
+        self.signal = number if number == signal.SIGINT else self.signal or number
         if self._leaving:
             self._leaving = False
             raise StopNow
