@@ -14,7 +14,9 @@ def label_page(result: dict[str, Any]) -> dict[str, Any]:
     series = []
     for name, title in titles.items():
         found = [row["arms"].get(name, {}).get("over_people", {}) for row in sizes]
-        ends = {key: [one.get(which) for one in found] for key, which in (("y", "mean"), ("low", "low"), ("high", "high"))}
+        ends = {
+            key: [one.get(which) for one in found] for key, which in (("y", "mean"), ("low", "low"), ("high", "high"))
+        }
         series.append({"label": title, "x": list(range(len(sizes))), **ends})
     pairs = [
         (row["people"], titles[arm], titles[control], d)
@@ -94,3 +96,50 @@ def _page(title: str, subtitle: str, sections: list[dict[str, Any]], notes: list
         "versions": {"bothways": __version__, "python": platform.python_version()},
         "sections": sections,
     }
+
+
+def channel_page(result: dict[str, Any]) -> dict[str, Any]:
+    """Returns what `report.write_report` draws of a channel curve."""
+    rows = result["montages"]
+    over = [row["over_people"] for row in rows]
+    names = [row["name"] for row in rows]
+    at = [i for i, name in enumerate(names) if name != "bipolar"]
+    groups = {"channels kept": at, "a montage never seen": [i for i in range(len(rows)) if i not in at]}
+    sections: list[dict[str, Any]] = [
+        {
+            "kind": "curve",
+            "title": "People never seen" if result["part"] == "test" else "Validation people",
+            "x_label": "channels",
+            "y_label": "balanced accuracy, mean over people",
+            "x_names": [f"all {row['n_channels']}" if row["name"] == "all" else row["name"] for row in rows],
+            "chance": 1 / len(result["classes"]),
+            "series": [
+                {
+                    "label": label, "x": places, "y": [over[i]["mean"] for i in places],
+                    "low": [over[i]["low"] for i in places], "high": [over[i]["high"] for i in places],
+                }
+                for label, places in groups.items()
+                if places
+            ],
+            "caption": "Mean over people and its 95 % interval (people drawn anew). The line: chance. Nothing was "
+            "trained again.",
+        },
+        {
+            "kind": "table",
+            "title": "Montages",
+            "columns": [
+                "montage", "channels", "of windows", "mean over people", "95 % of people", "difference to all", "95 %",
+            ],
+            "rows": [
+                [
+                    row["name"], ", ".join(row["ch_names"]), row["balanced_accuracy"], row["over_people"]["mean"],
+                    span(row["over_people"]), *(("", "") if d is None else (d["mean"], span(d))),
+                ]
+                for row in rows
+                for d in [row["difference_to_all"]]
+            ],
+            "caption": "Balanced accuracy of the same windows.",
+        },
+    ]  # fmt: skip
+    notes = [*result["notes"], *(f"not {name}: {why}" for name, why in result["refused"].items())]
+    return _page("Fewer channels", f"{result['run']}, without training again.", sections, notes)

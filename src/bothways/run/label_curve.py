@@ -128,7 +128,9 @@ def _numbers(
     for n in numbers:
         few = settings.model_copy(update={"labelled_subjects": n})
         drawn = trial_splits(windows, few, split_files, seeds)
-        lacking = [check_classes(windows.label, windows.subject, split, windows.classes).get("train") for split in drawn]
+        lacking = [
+            check_classes(windows.label, windows.subject, split, windows.classes).get("train") for split in drawn
+        ]
         if any(lacking):
             names = ", ".join(sorted({name for names in lacking for name in names or ()}))
             notes.append(f"not with {n}: in {sum(map(bool, lacking))} of {len(drawn)} trials they lack {names}")
