@@ -53,9 +53,10 @@ def channel_curve(
         overwrite: begin anew.
 
     Returns:
-        `out`, `run`, `part`, `classes`, `n` (windows, moments or events), `montages` (a row for each: `name`,
-        `ch_names`, `n_channels`, `balanced_accuracy`, `over_people` (mean, 95 % interval), `people`,
-        `difference_to_all` (`evaluation.paired_difference` over people)), `refused` (name -> reason), `notes`.
+        `out`, `run`, `part`, `classes`, `thing` (what is told: window, moment or event), `n` (how many), `montages` (a
+        row for each: `name`, `ch_names`, `n_channels`, `balanced_accuracy`, `over_people` (mean, 95 % interval),
+        `people`, `difference_to_all` (`evaluation.paired_difference` over people)), `refused` (name -> reason),
+        `notes`.
 
     Raises:
         UserError: see `evaluate`; or `out` was begun with another run or other data.
@@ -78,15 +79,11 @@ def channel_curve(
     for store in stores.values():
         usable &= here.sources(store).of(here.tested).usable()
     if not usable.any():
-        raise UserError(
-            f"{here.run}: no window has a usable patch in every montage; look at it with `bothways eeg check`"
-        )
+        raise UserError(f"{here.run}: no window has a usable patch in every montage; see `bothways eeg check`")
     tested = here.tested.select(usable)
     notes = [*here.notes, *_notes(here, stores)]
     if lost := int((~usable).sum()):
-        notes.append(
-            f"{lost} of {len(usable)} windows have no usable patch in one of the montages and are left out of all"
-        )
+        notes.append(f"{lost} of {len(usable)} windows have no usable patch in one of the montages: left out of all")
     with locked(out / "lock", f"{out}: another process computes a curve there; wait until it is done"):
         if overwrite:
             for entry in out.iterdir():
@@ -106,6 +103,7 @@ def channel_curve(
             "run": str(here.run),
             "part": part,
             "classes": here.tested.classes,
+            "thing": here.task,
             "n": entries[ALL]["n"],
             "montages": [
                 {
@@ -140,14 +138,13 @@ def _montages(here: Tested) -> tuple[dict[str, eeg.Store], dict[str, list[str]],
         if not kept:
             refused[str(n)] = "no channel of all recordings is one of the 10-20 system"
         elif len(kept) == len(everything) or name in stores:
-            refused[str(n)] = (
-                f"the recordings share {len(everything)} channels, of these {len(kept)} of the 10-20 system"
-            )
+            n_all = len(everything)
+            refused[str(n)] = f"of the {n_all} channels that the recordings share {name} are of the 10-20 system: done"
         else:
             stores[name], ch_names[name] = eeg.showing(here.store, kept), kept
     if fixed:
         refused[BIPOLAR] = (
-            f"the model's token holds {len(fixed)} channels by their names, of which none is a difference"
+            f"the model's tokens hold {len(fixed)} channels by their names, of which none is a difference"
         )
         return stores, ch_names, refused
     try:
@@ -162,11 +159,10 @@ def _montages(here: Tested) -> tuple[dict[str, eeg.Store], dict[str, list[str]],
 
 def _notes(here: Tested, stores: Mapping[str, eeg.Store]) -> list[str]:
     notes = []
-    reference = here.store.signal.reference
-    if reference != "none":
+    if here.store.signal.reference == "average":
         notes.append(
-            f"the store's reference ({reference}) was made of all channels and stays: where some are hidden, a trace of "
-            "them is left in the others"
+            "the store's reference is the average of all channels and stays: where some are hidden, a trace of them is "
+            "left in the others"
         )
     if BIPOLAR in stores:
         trained = json.dumps([here.manifest["data"], here.manifest.get("pretraining")])

@@ -33,7 +33,7 @@ def label_page(result: dict[str, Any]) -> dict[str, Any]:
             "x_names": [str(row["people"]) for row in sizes],
             "chance": 1 / len(result["classes"]),
             "series": series,
-            "caption": f"Mean over people, each by the mean over {result['seeds']} trials (a split and a seed), and its "
+            "caption": f"Mean over people, each by the mean over {result['seeds']} trials (split and seed), and its "
             "95 % interval (people drawn anew). The line: chance.",
         },
         {
@@ -60,11 +60,11 @@ def label_page(result: dict[str, Any]) -> dict[str, Any]:
                 "rows": [
                     [n, arm, control, d["mean"], span(d), d["wins"], d["n"], d["p"]] for n, arm, control, d in pairs
                 ],
-                "caption": "Balanced accuracy, person by person. With fewer than ten people the interval is too narrow: "
-                "read p as well.",
+                "caption": "Balanced accuracy, person by person. With fewer than ten people the interval is too "
+                "narrow: read p as well.",
             }
         )
-        sections.append({"kind": "text", "title": "From where on", "paragraphs": said_above(result)})
+        sections.append({"kind": "text", "title": "From where on", "paragraphs": result["said"]})
     facts = {
         "Classes": ", ".join(result["classes"]),
         "Trials": result["seeds"],

@@ -18,7 +18,7 @@ from bothways.files import check_output, locked, read_json, write_json
 from bothways.report import write_report
 from bothways.run.arms import ARMS
 from bothways.run.compare import RATES, compare, trial_splits
-from bothways.run.curve_page import label_page
+from bothways.run.curve_page import label_page, said_above
 from bothways.run.finetune import SCRATCH
 from bothways.training import MANIFEST
 
@@ -65,7 +65,7 @@ def label_curve(
         `out`, `classes`, `seeds`, `people` (the numbers), `sizes` (a row for each: `people`, `chosen` (trial ->
         names), `arms` (name -> `title`, `over_trials`, `over_people`, `given`), `differences` (arm -> control ->
         `evaluation.paired_difference` over people)), `above_from` (arm -> control -> number of people, None = none, see
-        `evaluation.above_from`), `titles`, `pretraining_overlap`, `notes`, `seconds`.
+        `evaluation.above_from`), `said` (the same in words), `titles`, `pretraining_overlap`, `notes`, `seconds`.
 
     Raises:
         UserError: the parts do not fit together, a number of people cannot be had, or `out` was begun with others.
@@ -166,7 +166,7 @@ def _result(out: Path, results: dict[int, dict[str, Any]], notes: list[str]) -> 
         arm: list(dict.fromkeys(control for row in sizes for control in row["differences"].get(arm, ())))
         for arm in dict.fromkeys(arm for row in sizes for arm in row["differences"])
     }
-    return {
+    result = {
         "out": str(out),
         "classes": last["classes"],
         "seeds": last["seeds"],
@@ -184,6 +184,7 @@ def _result(out: Path, results: dict[int, dict[str, Any]], notes: list[str]) -> 
         "notes": notes,
         "seconds": sum(one["seconds"] for one in results.values()),
     }
+    return result | {"said": said_above(result)}
 
 
 def _split(out: Path, n: int, trial: dict[str, Any]) -> Split:
