@@ -17,7 +17,7 @@ from bothways.run.compare import trial_splits
 from people import TINY, WINDOWS, Chain
 
 Call = Callable[..., tuple[int, str, str]]
-SHORT = [*WINDOWS, "training.steps=5", "train_fraction=0.5"]
+SHORT = [*WINDOWS, "training.steps=5", "training.evaluations=1", "train_fraction=0.5"]
 
 
 def files_of(folder: Path) -> dict[str, int]:
@@ -80,7 +80,7 @@ def test_a_curve_goes_on(labelled: tuple[Path, dict[str, Any]], chain: Chain, tm
     assert {name for name in before if before[name] != after[name]} == {"people-2/arms/band_power/split-1.json"}
     assert again["sizes"][0]["arms"] == labelled[1]["sizes"][1]["arms"]
     with pytest.raises(UserError, match="was begun with other settings or data"):
-        run.label_curve(chain.pretrained, chain.store, chain.labels, out, changes=SHORT[:-2], seeds=2, people=[2])
+        run.label_curve(chain.pretrained, chain.store, chain.labels, out, changes=SHORT[:-1], seeds=2, people=[2])
 
 
 def test_numbers_that_cannot_be_had(chain: Chain, tmp_path: Path) -> None:

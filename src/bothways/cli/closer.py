@@ -147,9 +147,7 @@ def probe(
             f"({number(one['chance'])}); {number(one['as_labelled'])} as labelled, {one['steps']} steps each"
         )
     if result["amplitude"]:
-        table = new_table(
-            "amplitude", "answers changed", "balanced accuracy", "as it is", "suspected", "refused", "said"
-        )
+        table = new_table("amplitude", "changed", "balanced accuracy", "as it is", "suspected", "refused", "said")
         for row in result["amplitude"]:
             n = row["recordings"]
             table.add_row(
