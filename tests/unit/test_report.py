@@ -302,6 +302,7 @@ def test_a_curve_with_intervals_and_names() -> None:
     view = plots.curve(section)
     assert view["x_ticks"] == [(0.0, "1"), (50.0, "2"), (100.0, "all")]
     assert view["paths"] == ["M0.00 50.00L50.00 25.00L100.00 0.00"]
+    assert view["points"] == ["M0.00 50.00h0M50.00 25.00h0M100.00 0.00h0"]
     assert view["bars"] == ["M0.00 75.00V25.00M100.00 0.00V0.00"]  # without both ends no bar
     assert view["told"] == ["1: 0.5 (0.25 to 0.75), 2: 0.75, all: 1 (1 to 1)"]
     assert view["chance"] == 100.0

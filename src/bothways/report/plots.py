@@ -87,13 +87,15 @@ def curve(section: dict[str, Any]) -> dict[str, Any]:
     def y_at(y: Number) -> float:
         return 100 - _share(scale(y), bottom, top)
 
-    paths, bars, told = [], [], []
+    paths, bars, dots, told = [], [], [], []
     for line in series:
         ends = [line.get(end) or [None] * len(line["x"]) for end in ENDS]
         spans = [(x, *span) for x, *span in zip(line["x"], *ends) if None not in span]
         bars.append("".join(f"M{x_at(x):.2f} {y_at(low):.2f}V{y_at(high):.2f}" for x, low, high in spans))
         of = {x: f" ({number(low)} to {number(high)})" for x, low, high in spans}
         points = [(x, y) for x, y in zip(line["x"], line["y"]) if y is not None]
+        # A point is a line of no length; its round cap draws it.
+        dots.append("".join(f"M{x_at(x):.2f} {y_at(y):.2f}h0" for x, y in points) if names else "")
         at = [names[x] if names else number(x) for x, _ in points]
         told.append(", ".join(f"{where}: {number(y)}{of.get(x, '')}" for where, (x, y) in zip(at, points)))
         path, pen_down = [], False
@@ -106,6 +108,7 @@ def curve(section: dict[str, Any]) -> dict[str, Any]:
     return {
         "paths": paths,
         "bars": bars,
+        "points": dots,
         "told": told if any(bars) or names else [],
         "chance": None if chance is None else y_at(chance),
         "last": [next((y for y in reversed(line["y"]) if y is not None), None) for line in series],

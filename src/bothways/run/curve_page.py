@@ -19,7 +19,7 @@ def label_page(result: dict[str, Any]) -> dict[str, Any]:
         }
         series.append({"label": title, "x": list(range(len(sizes))), **ends})
     pairs = [
-        (row["people"], titles[arm], titles[control], d)
+        (str(row["people"]), titles[arm], titles[control], d)
         for row in sizes
         for arm, those in row["differences"].items()
         for control, d in those.items()
@@ -42,7 +42,7 @@ def label_page(result: dict[str, Any]) -> dict[str, Any]:
             "columns": ["people", "arm", "over trials", "95 % of trials", "mean over people", "95 % of people"],
             "rows": [
                 [
-                    row["people"], arm["title"], arm["over_trials"]["mean"], span(arm["over_trials"]),
+                    str(row["people"]), arm["title"], arm["over_trials"]["mean"], span(arm["over_trials"]),
                     arm["over_people"]["mean"], span(arm["over_people"]),
                 ]
                 for row in sizes
