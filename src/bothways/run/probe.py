@@ -148,7 +148,8 @@ def _shuffled(here: Tested, steps: int, shuffles: int, seed: int) -> dict[str, A
         head = head_of(settings, windows.classes, windows)
         start = here.manifest["from"]
         model, report, settings = start_model(start, here.store, settings, head, on_cpu=True)
-        assert model.config.patches == here.patches
+        if model.config.patches != here.patches:
+            raise UserError(f"{start}: has other patches than {here.run}, which started from it; restore it")
         source = sources.of(windows, seed=own, jitter_s=settings.windows.jitter_s)
         if report is None:
             assert start == SCRATCH
@@ -175,7 +176,7 @@ def _shuffled(here: Tested, steps: int, shuffles: int, seed: int) -> dict[str, A
         "steps": steps,
         "chance": chance,
         "over_shuffles": over,
-        "at_chance": bool(low <= chance <= high),
+        "at_chance": bool(low - 1e-9 <= chance <= high + 1e-9),
         "as_labelled": balanced_accuracy(training, seed),
     }
 
