@@ -21,7 +21,8 @@ from models import FORMS
 from people import CHANNELS, TINY, WINDOWS, Chain, alpha_uv, write_people
 from recordings import noise_uv, write_edf
 
-EEG = ("check", "prepare", "split", "pretrain", "finetune", "evaluate", "compare", "predict", "embed")
+EEG = ("check", "prepare", "split", "pretrain", "finetune", "evaluate", "compare", "predict", "embed", "probe")
+CURVES = ("labels", "channels")
 Call = Callable[..., tuple[int, str, str]]
 
 
@@ -89,7 +90,9 @@ def test_the_script_is_the_same() -> None:
     assert said[0] == said[1] != b""
 
 
-@pytest.mark.parametrize("command", [*(f"eeg {name}" for name in EEG), "walkthrough"])
+@pytest.mark.parametrize(
+    "command", [*(f"eeg {name}" for name in EEG), *(f"eeg curve {name}" for name in CURVES), "walkthrough"]
+)
 def test_help_shows_an_example(bothways: Call, command: str) -> None:
     code, out, _ = bothways(*command.split(), "--help")
     assert code == 0
@@ -100,9 +103,11 @@ def test_help_shows_an_example(bothways: Call, command: str) -> None:
 def test_every_command_is_a_function() -> None:
     from bothways import run
 
-    commands = [*cli.eeg.registered_commands, *cli.app.registered_commands]
-    assert {command.callback.__name__ for command in commands if command.callback} == {*EEG, "walkthrough"}
-    assert set(run.__all__) == {*EEG, "walkthrough", "Pretrained", "load_pretrained"}
+    commands = [*cli.eeg.registered_commands, *cli.curve.registered_commands, *cli.app.registered_commands]
+    functions = {*EEG, "label_curve", "channel_curve", "walkthrough"}
+    assert {command.callback.__name__ for command in commands if command.callback} == functions
+    assert {command.name for command in cli.curve.registered_commands} == set(CURVES)
+    assert set(run.__all__) == {*functions, "Pretrained", "load_pretrained"}
 
 
 def test_json_of_every_command(bothways: Call, chain: Chain, tmp_path: Path) -> None:

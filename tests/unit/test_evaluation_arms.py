@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bothways.evaluation import people_scores, side_by_side
+from bothways.evaluation import above_from, people_scores, side_by_side
 
 
 def trial(value: float | None, **people: float) -> dict[str, Any]:
@@ -57,3 +57,22 @@ def test_what_is_undefined_is_left_out() -> None:
     assert found["differences"] == {"ours": {}}
     found = side_by_side({"ours": {"1": trial(None, a=1.0)}}, [])
     assert found["arms"]["ours"]["over_trials"] == {"mean": None, "sd": None, "n": None, "low": None, "high": None}
+
+
+@pytest.mark.parametrize(
+    ("lows", "expected"),
+    [
+        ({1: 0.1, 2: 0.2}, 1),
+        ({1: 0.1, 2: -0.1, 4: 0.1, 8: 0.2}, 4),  # above at 1 too, but not from there on
+        ({1: 0.1, 2: 0.0}, None),
+        ({8: 0.1, 1: -0.1}, 8),
+        ({1: 0.1, 2: None}, None),
+        ({}, None),
+    ],
+)
+def test_from_which_size_an_arm_is_above(lows: dict[int, float | None], expected: int | None) -> None:
+    assert above_from({size: {"low": low} for size, low in lows.items()}) == expected
+
+
+def test_a_size_without_a_difference_is_not_above() -> None:
+    assert above_from({1: {"low": 0.1}, 2: None, 4: {"low": 0.1}}) == 4

@@ -1,4 +1,5 @@
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -138,3 +139,12 @@ def test_a_leak_by_windows_looks_perfect_and_a_split_by_subject_does_not() -> No
     assert np.mean(by_subject) < 0.75
     with pytest.raises(UserError, match="expected each subject once"):
         Split(("s0", "s1"), (), ("s1", "s2"))
+
+
+def test_few_subjects_hold_as_many_classes_as_they_can() -> None:
+    classes = {"a": "x", "b": "x", "c": "x", "d": "x", "e": "y", "f": "z"}
+    split = Split(tuple(classes), (), ("t",))
+    for seed in range(20):
+        few = [few_subjects(split, k, seed, classes).train for k in range(1, 7)]
+        assert [len({classes[name] for name in train}) for train in few] == [1, 2, 3, 3, 3, 3]
+        assert all(set(small) < set(large) for small, large in pairwise(few))

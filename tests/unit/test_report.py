@@ -209,6 +209,7 @@ def test_no_spike_is_lost_in_drawing() -> None:
         ({"kind": "curve", "log_y": True, "series": [{"x": [1], "y": [0.0]}]}, "X: expected values above 0"),
         ({"kind": "curve", "series": [{"x": [1, 2], "y": [0.0]}]}, "as many y as x"),
         ({"kind": "curve", "series": [{"x": [1], "y": [None]}]}, "at least one value"),
+        ({"kind": "curve", "series": [{"x": [1], "y": [0.5], "low": [0.4, 0.5]}]}, "as many y as x"),
         ({"kind": "dots", "arms": [{"label": "a", "values": []}]}, "at least one finite value"),
         ({"kind": "scatter", "series": [{"x": [1, 2], "y": [0.0]}]}, "as many y as x"),
         ({"kind": "scatter", "series": [{"x": [1], "y": [None]}]}, "expected points, all of them finite"),
@@ -293,3 +294,15 @@ def test_ticks_are_round_and_cover_the_range() -> None:
     assert plots._ticks(3, 3)[0] < 3 < plots._ticks(3, 3)[-1]
     assert plots._log_ticks(0.3, 1.4) == [0.2, 0.5, 1, 2]
     assert plots._log_ticks(0.003, 40) == [0.001, 0.01, 0.1, 1, 10, 100]
+
+
+def test_a_curve_with_intervals_and_names() -> None:
+    series = [{"label": "a", "x": [0, 1, 2], "y": [0.5, 0.75, 1.0], "low": [0.25, None, 1.0], "high": [0.75, 1.0, 1.0]}]
+    section = {"x_names": ["1", "2", "all"], "chance": 0.0, "series": series}
+    view = plots.curve(section)
+    assert view["x_ticks"] == [(0.0, "1"), (50.0, "2"), (100.0, "all")]
+    assert view["paths"] == ["M0.00 50.00L50.00 25.00L100.00 0.00"]
+    assert view["points"] == ["M0.00 50.00h0M50.00 25.00h0M100.00 0.00h0"]
+    assert view["bars"] == ["M0.00 75.00V25.00M100.00 0.00V0.00"]  # without both ends no bar
+    assert view["told"] == ["1: 0.5 (0.25 to 0.75), 2: 0.75, all: 1 (1 to 1)"]
+    assert view["chance"] == 100.0

@@ -25,11 +25,12 @@ from bothways.eeg.labels import (
 )
 from bothways.eeg.landmarks import landmarks
 from bothways.eeg.moments import Moments, Trace
+from bothways.eeg.montages import TEN_TWENTY, BipolarStore, in_other_unit, showing, ten_twenty
 from bothways.eeg.objects import from_array, from_braindecode, from_mne
 from bothways.eeg.patches import PatchEmbedding, build_embedding
 from bothways.eeg.preparing import prepare
 from bothways.eeg.preprocess import SCALE_SAMPLES, preprocess
-from bothways.eeg.quality import assess
+from bothways.eeg.quality import assess, unusable
 from bothways.eeg.reconstruction import reconstruction_errors
 from bothways.eeg.recording import Event, Note, Recording, Segment, read_recording, true_time_s, unit_in_uv
 from bothways.eeg.scan import Found, LeftOut, as_paths, ends_with, load, scan
@@ -44,7 +45,9 @@ __all__ = [
     "EVENTS",
     "MOST_MISSING",
     "SCALE_SAMPLES",
+    "TEN_TWENTY",
     "Baselines",
+    "BipolarStore",
     "Event",
     "Found",
     "LeftOut",
@@ -75,6 +78,7 @@ __all__ = [
     "from_braindecode",
     "from_mne",
     "hold_trials",
+    "in_other_unit",
     "is_epochs",
     "labelled_moments",
     "labelled_seconds",
@@ -91,10 +95,13 @@ __all__ = [
     "reconstruction_errors",
     "said_of",
     "scan",
+    "showing",
     "spans_s",
     "subject_baselines",
+    "ten_twenty",
     "true_time_s",
     "unit_in_uv",
+    "unusable",
     "windows_with_events",
     "write_bids_events",
     "write_edf_annotations",

@@ -1,6 +1,6 @@
 """Evaluation that can be believed: splits by person, metrics, controls, comparisons. Arrays in, plain dicts out."""
 
-from bothways.evaluation.arms import people_scores, side_by_side
+from bothways.evaluation.arms import above_from, people_scores, side_by_side
 from bothways.evaluation.calibration import apply_temperature, calibration, fit_temperature, temperature_scaling
 from bothways.evaluation.comparison import compare_arms
 from bothways.evaluation.controls import (
@@ -66,6 +66,7 @@ __all__ = [
     "LinearControl",
     "Repeat",
     "Split",
+    "above_from",
     "alias_groups",
     "apply_temperature",
     "band_power",

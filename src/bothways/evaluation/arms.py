@@ -76,3 +76,19 @@ def _over_people(values: Sequence[float]) -> dict[str, float | int | None]:
 
 def _summary(values: Sequence[float]) -> dict[str, float | int | None]:
     return summarise(values) if values else dict.fromkeys(("mean", "sd", "n", "low", "high"))
+
+
+def above_from(differences: Mapping[int, Mapping[str, Any] | None]) -> int | None:
+    """Returns the smallest size from which on one arm is above another: at it and at all larger ones.
+
+    Args:
+        differences: size -> `paired_difference` of the arms; above = its 95 % interval lies above 0. None = not known,
+            which is not above.
+    """
+    found = None
+    for size in sorted(differences, reverse=True):
+        low = (differences[size] or {}).get("low")
+        if low is None or low <= 0:
+            break
+        found = size
+    return found

@@ -259,6 +259,8 @@ def fixed_split(
 def few_subjects(split: Split, k: int, seed: int, stratify: Mapping[str, str] | None = None) -> Split:
     """Returns the split with `k` of its training people; those of a smaller k are among those of a larger one.
 
+    With `stratify` each class comes once before any comes again, from there on about by its share.
+
     Raises:
         UserError: `k` is not between 1 and the number of training people.
     """
@@ -266,6 +268,10 @@ def few_subjects(split: Split, k: int, seed: int, stratify: Mapping[str, str] | 
     if not 1 <= k <= len(people.persons):
         raise UserError(f"split: expected 1 to {len(people.persons)} training subjects, got {k}")
     order = spread(people.persons, people.stratify, generator("few", seed), shuffle=True)
+    if people.stratify is not None:  # few people hold as many classes as they can
+        of_class = {people.stratify[person]: person for person in reversed(order)}
+        first = [person for person in order if of_class[people.stratify[person]] == person]
+        order = [*first, *(person for person in order if person not in first)]
     note = f"{split.note}; {k} of {len(people.persons)} training subjects".removeprefix("; ")
     return replace(split, train=tuple(sorted(name for p in order[:k] for name in people.names[p])), note=note)
 

@@ -9,6 +9,8 @@ from typing import Any
 Number = int | float
 POINTS = 2000
 """Most points drawn of one channel."""
+ENDS = ("low", "high")
+"""Of an interval."""
 ROW = 28
 """Height of one channel in pixels."""
 
@@ -61,18 +63,21 @@ def table(section: dict[str, Any]) -> dict[str, Any]:
 
 
 def curve(section: dict[str, Any]) -> dict[str, Any]:
-    """Places lines in a 100 × 100 box, y down; a missing value breaks its line."""
+    """Places lines in a 100 × 100 box, y down; a missing value breaks its line; an interval is a bar at its point."""
     series, log_y = section["series"], section.get("log_y", False)
-    if any(len(line["x"]) != len(line["y"]) for line in series):
+    names, chance = section.get("x_names"), section.get("chance")
+    if any(len(line["x"]) != len(values) for line in series for key in ("y", *ENDS) if (values := line.get(key))):
         raise ValueError("expected as many y as x in each series")
-    ys = [y for line in series for y in line["y"] if y is not None]
+    ys = [y for line in series for key in ("y", *ENDS) for y in line.get(key, ()) if y is not None]
+    ys += [] if chance is None or not ys else [chance]
     xs = [x for line in series for x in line["x"]]
     if not ys:
         raise ValueError("expected at least one value to draw")
     if log_y and min(ys) <= 0:
         raise ValueError(f"expected values above 0 on a log axis, got {min(ys):g}")
     y_ticks = _log_ticks(min(ys), max(ys)) if log_y else _ticks(min(ys), max(ys))
-    x_ticks = [tick for tick in _ticks(min(xs), max(xs), 6) if min(xs) <= tick <= max(xs)]
+    x_ticks = [(tick, number(tick)) for tick in _ticks(min(xs), max(xs), 6) if min(xs) <= tick <= max(xs)]
+    x_ticks = x_ticks if names is None else list(enumerate(names))
     scale = math.log10 if log_y else float
     bottom, top = scale(min(y_ticks[0], *ys)), scale(max(y_ticks[-1], *ys))
 
@@ -82,8 +87,17 @@ def curve(section: dict[str, Any]) -> dict[str, Any]:
     def y_at(y: Number) -> float:
         return 100 - _share(scale(y), bottom, top)
 
-    paths = []
+    paths, bars, dots, told = [], [], [], []
     for line in series:
+        ends = [line.get(end) or [None] * len(line["x"]) for end in ENDS]
+        spans = [(x, *span) for x, *span in zip(line["x"], *ends) if None not in span]
+        bars.append("".join(f"M{x_at(x):.2f} {y_at(low):.2f}V{y_at(high):.2f}" for x, low, high in spans))
+        of = {x: f" ({number(low)} to {number(high)})" for x, low, high in spans}
+        points = [(x, y) for x, y in zip(line["x"], line["y"]) if y is not None]
+        # A point is a line of no length; its round cap draws it.
+        dots.append("".join(f"M{x_at(x):.2f} {y_at(y):.2f}h0" for x, y in points) if names else "")
+        at = [names[x] if names else number(x) for x, _ in points]
+        told.append(", ".join(f"{where}: {number(y)}{of.get(x, '')}" for where, (x, y) in zip(at, points)))
         path, pen_down = [], False
         for x, y in zip(line["x"], line["y"]):
             if y is not None:
@@ -93,8 +107,12 @@ def curve(section: dict[str, Any]) -> dict[str, Any]:
         paths.append("".join(path) + ("h0" if len(path) == 1 else ""))
     return {
         "paths": paths,
+        "bars": bars,
+        "points": dots,
+        "told": told if any(bars) or names else [],
+        "chance": None if chance is None else y_at(chance),
         "last": [next((y for y in reversed(line["y"]) if y is not None), None) for line in series],
-        "x_ticks": [(x_at(tick), number(tick)) for tick in x_ticks],
+        "x_ticks": [(x_at(tick), name) for tick, name in x_ticks],
         "y_ticks": [(y_at(tick), number(tick)) for tick in y_ticks],
     }
 

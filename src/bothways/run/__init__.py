@@ -1,28 +1,34 @@
 """Where the parts meet: each command of the command line is a function of the same name here."""
 
+from bothways.run.channel_curve import channel_curve
 from bothways.run.check import check
 from bothways.run.compare import compare
 from bothways.run.embed import embed
 from bothways.run.evaluate import evaluate
 from bothways.run.finetune import finetune
+from bothways.run.label_curve import label_curve
 from bothways.run.predict import predict
 from bothways.run.prepare import prepare
 from bothways.run.pretrain import pretrain
 from bothways.run.pretrained import Pretrained, load_pretrained
+from bothways.run.probe import probe
 from bothways.run.split import split
 from bothways.run.walkthrough import walkthrough
 
 __all__ = [
     "Pretrained",
+    "channel_curve",
     "check",
     "compare",
     "embed",
     "evaluate",
     "finetune",
+    "label_curve",
     "load_pretrained",
     "predict",
     "prepare",
     "pretrain",
+    "probe",
     "split",
     "walkthrough",
 ]

@@ -131,12 +131,24 @@ def _tangent_space(trial: Trial) -> Scored:
 
 
 def _logistic(trial: Trial, training: np.ndarray, tested: np.ndarray, what: str) -> Scored:
-    """One C where one learning rate is tried elsewhere, else the one that is best on training people held out."""
-    c: Any = LOGISTIC_C if len(trial.rates) > 1 else 0.01
-    subjects = trial.training.subject.tolist()
+    """One C where one learning rate is tried elsewhere, else the one that is best on training people held out.
+
+    People of whom none can be left out have one C too.
+    """
+    subjects, several = trial.training.subject.tolist(), len(trial.rates) > 1 and _can_leave_out(trial.training)
+    c: Any = LOGISTIC_C if several else 0.01
     fitted = fit_logistic(training, trial.training.label, len(trial.classes), c=c, subjects=subjects)
-    tried = f"C of {', '.join(f'{one:g}' for one in c)} on training people held out" if len(trial.rates) > 1 else ""
-    return Scored(fitted.scores(tested), _size(fitted), None, f"{what}; {tried or f'C {c:g}'}")
+    given = f"C of {', '.join(f'{one:g}' for one in c)} on training people held out" if several else f"C {c:g}"
+    if len(trial.rates) > 1 and not several:
+        given += ", for without some people a class is missing"
+    return Scored(fitted.scores(tested), _size(fitted), None, f"{what}; {given}")
+
+
+def _can_leave_out(windows: eeg.Windows) -> bool:
+    """Whether each class has more people than are held out at once: a fifth of them, at least one."""
+    n = len(set(windows.subject.tolist()))
+    most = -(-n // min(5, n))
+    return all(len(set(windows.subject[windows.label == c].tolist())) > most for c in set(windows.label.tolist()))
 
 
 def _size(fitted: LinearControl) -> int:
@@ -315,9 +327,11 @@ def _frozen_probe(trial: Trial) -> Scored:
     sources = Sources(trial.store, trial.patches)
     features = infer(model, sources.of(trial.training), cls_features)
     k, subjects = len(trial.classes), trial.training.subject.tolist()
-    probe = ridge_probe(features, trial.training.label, k, subjects=subjects)
+    alone = len(set(subjects)) == 1
+    probe = ridge_probe(features, trial.training.label, k, subjects=None if alone else subjects)
     scores = probe.scores(infer(model, sources.of(trial.tested), cls_features))
-    given = f"[CLS] of the frozen encoder; {len(RIDGE_LAMBDA)} penalties, each training person left out in turn"
+    left_out = "window of the one training person" if alone else "training person"
+    given = f"[CLS] of the frozen encoder; {len(RIDGE_LAMBDA)} penalties, each {left_out} left out in turn"
     return Scored(scores, _size(probe), _body(model), given)
 
 

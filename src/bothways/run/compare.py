@@ -40,7 +40,7 @@ from bothways.report import write_report
 from bothways.run.arms import ARMS, CONTROLS, Trial
 from bothways.run.common import Sources, check_contract, content_of, fill_channels, of_subjects, usable
 from bothways.run.compare_page import page
-from bothways.run.finetune import SCRATCH, finetune
+from bothways.run.finetune import LABELLED, SCRATCH, finetune
 from bothways.run.leaks import pretraining_overlap
 from bothways.training import (
     MANIFEST,
@@ -192,20 +192,12 @@ def _plan(
     windows = eeg.cut_windows(store, settings.windows, labels=given, rules=settings.labels)
     windows = windows.select(windows.label >= 0)
     first = settings.training.seed
-    if split_files:
-        drawn = [Split.load(Path(path)) for path in split_files]
-        seeds = max(seeds, len(drawn))
-    else:
-        fractions = {name: getattr(settings, name) for name in ("train_fraction", "validation_fraction")}
-        drawn = repeated_splits(windows.subject.tolist(), seeds, seed=first, **fractions)
-        settings = settings.model_copy(update={n: FinetuneConfig.model_fields[n].default for n in fractions})
-    few = settings.labelled_subjects
-    settings = settings.model_copy(update={"labelled_subjects": 0})
-    chosen = []
-    for i in range(seeds):
-        split = drawn[i % len(drawn)]
-        split = few_subjects(split, few, first + i) if few else split
-        chosen.append((replace(split, seed=None, note=""), runs[i % len(runs)]))
+    drawn = trial_splits(windows, settings, split_files, seeds)
+    neutral = {"labelled_subjects": 0}
+    if not split_files:
+        neutral |= {n: FinetuneConfig.model_fields[n].default for n in ("train_fraction", "validation_fraction")}
+    settings = settings.model_copy(update=neutral)
+    chosen = [(replace(split, seed=None, note=""), runs[i % len(runs)]) for i, split in enumerate(drawn)]
     distinct = list(dict.fromkeys(chosen))
     if len(rates) > 1 and not all(split.validation for split, _ in distinct):
         notes.append("one learning rate alone is tried: a split has no validation people to choose by")
@@ -262,6 +254,31 @@ def _plan(
             )
         )
     return _Plan(out, trials, classes, overlaps, notes)
+
+
+def trial_splits(
+    windows: eeg.Windows, settings: FinetuneConfig, split_files: Sequence[str | Path], seeds: int
+) -> list[Split]:
+    """Returns the split of each trial: of the files in turn, or each drawn by its seed.
+
+    With `labelled_subjects` those that are left of the training people depend on the seed, are nested (the 2 contain
+    the 1), and have the classes as alike as can be; only who has a labelled window counts.
+    """
+    first, few = settings.training.seed, settings.labelled_subjects
+    people = windows.subject.tolist()
+    if split_files:
+        files = [Split.load(Path(path)) for path in split_files]
+        drawn = [files[i % len(files)] for i in range(max(seeds, len(files)))]
+    else:
+        fractions = {name: getattr(settings, name) for name in ("train_fraction", "validation_fraction")}
+        drawn = repeated_splits(people, seeds, seed=first, **fractions)
+    if not few:
+        return drawn
+    has: dict[str, set[str]] = {name: set() for name in people}
+    for name, label in zip(people, windows.label.tolist()):
+        has[name].add(windows.classes[label])
+    classes = {name: " and ".join(sorted(those)) for name, those in has.items()}
+    return [few_subjects(split.among(people, LABELLED)[0], few, first + i, classes) for i, split in enumerate(drawn)]
 
 
 def _kept(windows: eeg.Windows, classes: list[str], sources: Sources) -> eeg.Windows:

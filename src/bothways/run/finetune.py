@@ -200,7 +200,7 @@ def _train(
     """Trains and finishes the run; returns what is told of it."""
     classes, background = plan["classes"], rules_of(settings).background
     training, validation = of_subjects(windows, chosen.train), of_subjects(windows, chosen.validation)
-    model, report, settings = _start(start, store, settings, head, on_cpu=folder.team.device.type == "cpu")
+    model, report, settings = start_model(start, store, settings, head, on_cpu=folder.team.device.type == "cpu")
     assert model.config.patches is not None
     patches, seed = model.config.patches, settings.training.seed
     sources = Sources(store, patches)
@@ -306,7 +306,7 @@ def _split(
     return split, absent, notes
 
 
-def _start(
+def start_model(
     start: str | Path, store: eeg.Store, settings: FinetuneConfig, head: HeadConfig, *, on_cpu: bool
 ) -> tuple[Model, LoadReport | None, FinetuneConfig]:
     """Builds the model; from a run, with its encoder, front end and weights, which the load report accounts for."""
