@@ -14,13 +14,14 @@ import numpy as np
 from bothways import eeg
 from bothways.config import EVENT_PRESETS, EventConfig, FinetuneConfig, WindowConfig, load_config, validate
 from bothways.errors import UserError
-from bothways.evaluation import best_spans
 from bothways.files import check_output, new_folder, write_json, write_text
 from bothways.model import Model
 from bothways.progress import progress
+from bothways.report import write_report
 from bothways.run.common import Sources, calibration, check_baseline, check_names, usable, with_mains
 from bothways.run.evaluate import finetuned_manifest
-from bothways.run.tasks import probabilities, rules_of, task_of
+from bothways.run.predict_page import prediction_page
+from bothways.run.tasks import of_spans, probabilities, rules_of, task_of
 from bothways.training import load_recipe, load_run, run_at
 
 AT_ONCE = 4096
@@ -39,6 +40,7 @@ def predict(
     notch_hz: float | None = None,
     subject_from: str | Path = "path",
     unit: str | None = None,
+    pages: bool = False,
     overwrite: bool = False,
 ) -> dict[str, Any]:
     """Predicts whole recordings, new ones of any format: each window, the classes over time, and events.
@@ -62,6 +64,8 @@ def predict(
         notch_hz: mains frequency where the recordings were made; as in training where not given.
         subject_from: see `check`; says whose baseline a recording gets.
         unit: see `check`.
+        pages: write of each recording also `<recording>.html`: the signal, the classes over time, the events, and which
+            channels and moments they rest on.
         overwrite: replace `out`.
 
     Returns:
@@ -110,7 +114,7 @@ def predict(
                 if recording.file not in names:
                     continue
                 try:
-                    done.append(_predict_one(model, sources, index, windows_config, rules, folder))
+                    done.append(_predict_one(model, sources, index, windows_config, rules, folder, pages))
                 except UserError as problem:
                     skipped.append({"file": recording.file, "reason": str(problem)})
                 meter.advance(note=recording.file)
@@ -135,7 +139,13 @@ def _event_rules(settings: FinetuneConfig, events: str | Path | None, changes: S
 
 
 def _predict_one(
-    model: Model, sources: Sources, index: int, windows_config: WindowConfig, rules: EventConfig, folder: Path
+    model: Model,
+    sources: Sources,
+    index: int,
+    windows_config: WindowConfig,
+    rules: EventConfig,
+    folder: Path,
+    pages: bool,
 ) -> dict[str, Any]:
     store = sources.store
     recording, sfreq_hz = store.recordings[index], store.signal.sfreq_hz
@@ -154,7 +164,7 @@ def _predict_one(
             moments.add(part.start, part.window_samples, answers)
             by_window.append(answers)
         else:
-            by_patch = _of_spans(answers, classes, rules.background) if task == "event" else answers
+            by_patch = of_spans(answers, classes, rules.background) if task == "event" else answers
             there = np.isfinite(by_patch).all(2)
             moments.add_patches(
                 part.start, part.window_samples, source.patch_samples, np.nan_to_num(by_patch), patch_mask=there
@@ -183,7 +193,7 @@ def _predict_one(
     for start in windows.start.tolist():
         covered[start : start + windows.window_samples] = True
     notes = [asdict(note) for note in recording.notes]
-    return {
+    entry = {
         "file": recording.file,
         "subject": recording.subject,
         "csv": f"{stem}.csv",
@@ -196,15 +206,10 @@ def _predict_one(
         "left_out": recording.left_out,
         "notes": notes,
     }
-
-
-def _of_spans(answers: np.ndarray, classes: Sequence[str], background: Sequence[str]) -> np.ndarray:
-    """Returns the probability of each class at each moment [n N k]: that of the event inside the likeliest span."""
-    spans, certainty = best_spans(answers)
-    moment = np.arange(1, answers.shape[2])
-    inside = (moment >= spans[:, :1]) & (moment <= spans[:, 1:])  # [n N]
-    event = np.where(inside, certainty[:, None], 0.0)
-    return np.stack([1 - event if name in background else event for name in classes], axis=2)
+    if pages:
+        write_report(prediction_page(model, source, trace, found, rules, entry), folder / f"{stem}.html")
+        entry["files"].append(f"{stem}.html")
+    return entry
 
 
 def _write_events(

@@ -1,6 +1,6 @@
 """What is labelled, a window, a moment or an event: the head, what is counted, and how well it is told."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -73,6 +73,15 @@ def probabilities(model: Model, source: eeg.WindowSource, advance: Callable[[int
     """Returns a model's answer for each window: classes [n k], by moment [n N k], or starts and ends [n 2 M]."""
     read = {"window": class_probabilities, "moment": moment_probabilities, "event": span_probabilities}
     return infer(model, source, read[task_of(model)], advance=advance)
+
+
+def of_spans(answers: np.ndarray, classes: Sequence[str], background: Sequence[str]) -> np.ndarray:
+    """Returns the probability of each class at each moment [n N k]: that of the event inside the likeliest span."""
+    spans, certainty = best_spans(answers)
+    moment = np.arange(1, answers.shape[2])
+    inside = (moment >= spans[:, :1]) & (moment <= spans[:, 1:])  # [n N]
+    event = np.where(inside, certainty[:, None], 0.0)
+    return np.stack([1 - event if name in background else event for name in classes], axis=2)
 
 
 def told(source: eeg.WindowSource, answers: np.ndarray) -> tuple[eeg.Windows, np.ndarray]:
