@@ -53,7 +53,7 @@ def occlude(
     model.eval()
     device = next(model.parameters()).device
     real: Bool[np.ndarray, "C N"] = batch["patch_mask"][0].cpu().numpy()
-    channels, moments = _parts(real.any(1), most_parts), _parts(real.any(0), most_parts)
+    channels, moments = (_parts(np.any(real, axis=axis), most_parts) for axis in (1, 0))
     masks = np.repeat(real[None], 1 + len(channels) + len(moments), axis=0)
     for i, places in enumerate(channels, 1):
         masks[i, places] = False

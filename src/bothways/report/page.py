@@ -55,8 +55,8 @@ def write_report(report: dict[str, Any], out: Path) -> None:
             - `hypnogram`: `stages` [str] from top to bottom, `series` [{`label`, `values`}] (a stage, by index, or
               None for each window), `window_s` (30).
             - `recording`: `ch_names`, `sfreq_hz`, `signals_uv` [C T] (NaN or None = missing), `start_s` (0),
-              `classes` [str], `trace` {`label`, `times_s`, `values`} (0 to 1; None breaks the line) or several, `traces`,
-              labelled by class, `threshold` (None), `predicted` and `truth` [{`start_s`, `stop_s`, `label`}],
+              `classes` [str], `trace` {`label`, `times_s`, `values`} (0 to 1; None breaks the line) or several,
+              `traces`, labelled by class, `threshold` (None), `predicted`, `truth` [{`start_s`, `stop_s`, `label`}],
               `truth_label` ("true"), `gaps` [{`start_s`, `stop_s`}].
             - `influence`: `unit`, `groups` [{`label`, `items` [{`label`, `value`}]}]: bars about zero, on one scale.
             - `groups`: `groups` [{`label`, `level` (`unusable`, `warning`, `harmless`), `items` [{`file`, `text`}]}],

@@ -193,7 +193,7 @@ def _predict_one(
     for start in windows.start.tolist():
         covered[start : start + windows.window_samples] = True
     notes = [asdict(note) for note in recording.notes]
-    entry = {
+    entry: dict[str, Any] = {
         "file": recording.file,
         "subject": recording.subject,
         "csv": f"{stem}.csv",

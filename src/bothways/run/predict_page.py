@@ -58,7 +58,6 @@ def prediction_page(
     gaps = [(a.onset_s + (a.stop - a.start) / sfreq_hz, b.onset_s) for a, b in pairwise(recording.segments)]
     certain = sorted(found, key=lambda event: (-event.max_probability, -event.mean_probability, event.onset_s))
     listed = sorted(certain[:MOST_LISTED], key=lambda event: event.onset_s)
-    # A zero duration is the mark of a moment.
     annotated = [{"start_s": e.onset_s, "stop_s": e.onset_s + e.duration_s, "label": e.label} for e in recording.events]
     common = {
         "kind": "recording",
