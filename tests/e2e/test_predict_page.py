@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
-from bothways import cli, eeg, run
+from bothways import eeg, run
 from bothways.config import SignalConfig
 from bothways.run.predict_page import COLUMNS, MOST_LISTED, _lines, envelope_uv
 from people import CHANNELS, TINY, Chain, alpha_uv
@@ -111,7 +111,7 @@ def test_every_kind_of_model_has_a_page(chain: Chain, tmp_path: Path, task: str,
     rows = ["file,onset_s,duration_s,label"]
     for person in range(4):
         signal, burst = (alpha_uv(state, person, seconds=60) for state in ("open", "closed"))
-        for at in range(5 + person, 55, 10):
+        for at in range(5 + person, 55, 20):
             signal[2:, 200 * at : 200 * (at + 4)] = 2 * burst[2:, 200 * at : 200 * (at + 4)]
             rows.append(f"sub-{person}.edf,{at},4,burst")
         write_edf(tmp_path / "data" / f"sub-{person}.edf", signal, CHANNELS)
@@ -145,7 +145,7 @@ def trace(n: int, breaks_at: int | None = None) -> eeg.Trace:
     if breaks_at is not None:
         onset_s[breaks_at:] += 100
         segment[breaks_at:] = 1
-    p = np.random.default_rng(0).random(n)
+    p = np.random.default_rng(0).uniform(0.1, 0.9, n)
     return eeg.Trace(("a", "b"), onset_s, np.ones(n), segment, np.stack([p, 1 - p], 1), 1.0)
 
 
@@ -215,7 +215,6 @@ def test_the_command_says_where_the_page_lies(bothways: Call, chain: Chain, tmp_
     assert f"written: {page}" in out.splitlines()
     bothways("eeg", "predict", chain.finetuned, file, "--out", tmp_path / "q")
     assert not list((tmp_path / "q").glob("*.html"))
-    assert cli.out is not None
 
 
 @pytest.fixture
