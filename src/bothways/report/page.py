@@ -58,7 +58,8 @@ def write_report(report: dict[str, Any], out: Path) -> None:
               `classes` [str], `trace` {`label`, `times_s`, `values`} (0 to 1; None breaks the line) or several,
               `traces`, labelled by class, `threshold` (None), `predicted`, `truth` [{`start_s`, `stop_s`, `label`}],
               `truth_label` ("true"), `gaps` [{`start_s`, `stop_s`}].
-            - `influence`: `unit`, `groups` [{`label`, `items` [{`label`, `value`}]}]: bars about zero, on one scale.
+            - `influence`: `unit`, `groups` [{`label`, `items` [{`label`, `value`}]}]: bars about zero, on one
+              scale that spans at least `least` (0).
             - `groups`: `groups` [{`label`, `level` (`unusable`, `warning`, `harmless`), `items` [{`file`, `text`}]}],
               `none` (said where there is no group).
             - `montage`: `electrodes` [{`name`, `recordings`, `bad`, `anode`, `cathode`}] (counts; [x y z] on a head of

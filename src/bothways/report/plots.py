@@ -305,6 +305,7 @@ def recording(section: dict[str, Any]) -> dict[str, Any]:
         "gaps": spans("gaps"),
         "color": {name: index % 6 for index, name in enumerate(section.get("classes", []))},
         "unit": unit,
+        "duration": number(duration_s / unit_s, 5),
         "ticks": [(x_at(t * unit_s), number(t)) for t in _ticks(low, high, 8) if low <= t <= high],
         "duration_s": duration_s,
     }
@@ -335,8 +336,7 @@ def influence(section: dict[str, Any]) -> dict[str, Any]:
     if not values:
         raise ValueError("expected at least one value")
     low, high = min(0.0, *values), max(0.0, *values)
-    if high == low:
-        high = 1.0
+    high = max(high, low + section.get("least", 0)) or 1.0
     bars = [
         [
             None
@@ -347,7 +347,7 @@ def influence(section: dict[str, Any]) -> dict[str, Any]:
         for group in section["groups"]
     ]
     texts = [
-        [cell(None if item["value"] is None else float(item["value"])) for item in group["items"]]
+        ["–" if item["value"] is None else cell(round(item["value"], 3) + 0.0) for item in group["items"]]
         for group in section["groups"]
     ]
     return {"zero": _share(0.0, low, high), "bars": bars, "texts": texts}

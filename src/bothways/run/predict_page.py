@@ -26,6 +26,8 @@ COLUMNS = 1000
 POINTS, MOST_POINTS = 2000, 60_000
 """Drawn of a channel, and of all channels together."""
 POINTS_OF_EVENT, MOST_POINTS_OF_EVENT = 1000, 20_000
+LEAST_SPAN = 0.05
+"""Of the axis of falls, so that nothing looks like much."""
 _TOGETHER = 2**18
 """Samples of a long recording that are looked at together."""
 OCCLUSION = (
@@ -99,7 +101,7 @@ def prediction_page(
         window, peak_s = _window_of(event, trace, source)
         start, start_s = int(source.windows.start[window]), float(_onsets_s(source)[window])
         stop_s = start_s + source.windows.window_samples / sfreq_hz
-        title = f"{number}. {event.label} at {event.onset_s:.1f} s"
+        title = f"Event {number}: {event.label} at {_seconds(event.onset_s)} s"
         sections.append(
             common
             | _drawn(store, index, start, start + source.windows.window_samples, POINTS_OF_EVENT, MOST_POINTS_OF_EVENT)
@@ -110,11 +112,11 @@ def prediction_page(
                 "truth": _cut(annotated, start_s, stop_s),
             }
         )
-        sections += _influence(f"{title}: what mattered", model, source, window, event, peak_s, start_s)
+        sections += _influence(f"What event {number} rests on", model, source, window, event, peak_s, start_s)
     sections.append(_files(entry))
     return {
         "title": f"Predictions: {entry['file']}",
-        "subtitle": f"{len(found)} event{'s' * (len(found) != 1)} found in {trace.recorded_s / 60:.3g} minutes.",
+        "subtitle": f"{len(found)} event{'s' * (len(found) != 1)} found in {trace.recorded_s / 60:.1f} minutes.",
         "versions": {"bothways": __version__},
         "sections": sections,
     }
@@ -212,6 +214,10 @@ def _cut(spans: Sequence[dict[str, Any]], start_s: float, stop_s: float) -> list
     return [span for span in spans if span["start_s"] < stop_s and span["stop_s"] >= start_s][:MOST_LISTED]
 
 
+def _seconds(time_s: float) -> str:
+    return f"{round(time_s, 2):.10g}"
+
+
 def _rest(n: int, what: str) -> str:
     return "" if n <= MOST_LISTED else f" Of {n} {what} {MOST_LISTED} are shown."
 
@@ -301,13 +307,13 @@ def _influence(
     names = [recording.ch_names[place] for place in source.channels[int(source.windows.recording[window])]]
 
     def items(parts: Sequence[Hidden], name: Callable[[int, int], str]) -> list[dict[str, Any]]:
-        return [{"label": name(part.places[0], part.places[-1]), "value": round(part.fall, 4)} for part in parts]
+        return [{"label": name(part.places[0], part.places[-1]), "value": round(part.fall, 6)} for part in parts]
 
     def channel(first: int, last: int) -> str:
         return names[first] if first == last else f"{names[first]} to {names[last]}"
 
     def moment(first: int, last: int) -> str:
-        return f"{start_s + first * patch_s:.2f} to {start_s + (last + 1) * patch_s:.2f} s"
+        return f"{_seconds(start_s + first * patch_s)} to {_seconds(start_s + (last + 1) * patch_s)} s"
 
     caption = f"In this window, with nothing hidden, {event.label} has a probability of {told.score:.3f}."
     if task_of(model) == "moment":
@@ -321,6 +327,7 @@ def _influence(
                 {"label": "Channels", "items": items(told.channels, channel)},
                 {"label": "Moments", "items": items(told.moments, moment)},
             ],
+            "least": LEAST_SPAN,
             "caption": caption,
         }
     ]
@@ -354,11 +361,17 @@ def _files(entry: Mapping[str, Any]) -> dict[str, Any]:
             {"path": entry["csv"], "what": "the answer for each window, or moment"},
             {"path": events, "what": "the events, as a table"},
             {"path": bids, "what": "the same as BIDS has it; lay it beside the recording under its name"},
-            {"path": edf, "what": "the same as EDF+ annotations"},
+            {"path": edf, "what": "the same as EDF+ annotations, for EDFbrowser and others"},
             {"path": parquet, "what": "each class over time"},
         ],
         "next": [
-            {"what": "The events on the recording, in Python:", "command": f"mne.read_annotations({edf!r})"},
-            {"what": "The probabilities, in Python:", "command": f"pyarrow.parquet.read_table({parquet!r})"},
+            {
+                "what": "The events on the recording, in Python:",
+                "command": f"import mne; mne.read_annotations({edf!r})",
+            },
+            {
+                "what": "The probabilities, in Python:",
+                "command": f"import pyarrow.parquet as pq; pq.read_table({parquet!r})",
+            },
         ],
     }
