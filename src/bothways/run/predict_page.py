@@ -365,13 +365,10 @@ def _files(entry: Mapping[str, Any]) -> dict[str, Any]:
             {"path": parquet, "what": "each class over time"},
         ],
         "next": [
+            {"what": "In Python, the events:", "command": f"import mne\nmne.read_annotations({edf!r})"},
             {
-                "what": "The events on the recording, in Python:",
-                "command": f"import mne; mne.read_annotations({edf!r})",
-            },
-            {
-                "what": "The probabilities, in Python:",
-                "command": f"import pyarrow.parquet as pq; pq.read_table({parquet!r})",
+                "what": "In Python, the probabilities:",
+                "command": f"from pyarrow import parquet\nparquet.read_table({parquet!r})",
             },
         ],
     }
