@@ -103,8 +103,8 @@ def test_hiding_says_what_an_answer_rests_on(made: tuple[Path, dict[str, Any]]) 
     assert any(item["value"] for section in influences for item in section["groups"][0]["items"])
 
 
-@pytest.mark.parametrize(("task", "tokens", "steps"), [("moment", "all_channels", 80), ("event", "channel", 20)])
-def test_every_kind_of_model_has_a_page(chain: Chain, tmp_path: Path, task: str, tokens: str, steps: int) -> None:
+@pytest.mark.parametrize(("task", "tokens"), [("moment", "all_channels"), ("event", "channel")])
+def test_every_kind_of_model_has_a_page(chain: Chain, tmp_path: Path, task: str, tokens: str) -> None:
     """Where one channel alone has the alpha waves, hiding that one matters most."""
     rows = ["file,onset_s,duration_s,label"]
     for person in range(4):
@@ -116,7 +116,7 @@ def test_every_kind_of_model_has_a_page(chain: Chain, tmp_path: Path, task: str,
     (tmp_path / "labels.csv").write_text("\n".join(rows))
     run.prepare([tmp_path / "data"], tmp_path / "store")
     changes = [
-        *TINY, "windows.window_s=10", "windows.stride_s=2", "patches.patch_s=1", f"training.steps={steps}",
+        *TINY, "windows.window_s=10", "windows.stride_s=2", "patches.patch_s=1", "training.steps=80",
         "training.learning_rate=3e-3", "training.batch_size=16", f'patches.tokens="{tokens}"', f'task="{task}"',
         "training.seed=1", 'labels.background="rest"',
     ]  # fmt: skip
@@ -130,7 +130,7 @@ def test_every_kind_of_model_has_a_page(chain: Chain, tmp_path: Path, task: str,
     falls = np.array([[item["value"] for item in s["groups"][0]["items"]] for s in influences], dtype=float)
     assert falls.shape == (len(influences), 4)
     assert np.isfinite(falls).all()
-    if task == "moment":  # the other one is hardly trained
+    if task == "moment":  # the other one would need more training
         assert falls.mean(0).argmax() == 2
 
 

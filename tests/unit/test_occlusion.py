@@ -9,7 +9,7 @@ from torch import Tensor
 from bothways.inspection import Hidden, occlude
 from bothways.model import Model
 from bothways.training import class_probabilities
-from models import FORMS
+from models import FORMS, SEQUENCE, Form
 
 
 def one(batch: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -39,7 +39,7 @@ def test_it_hides_each_channel_and_each_moment_in_turn() -> None:
 
 @pytest.mark.parametrize("name", ["eeg_channels", "eeg_all_channels"])
 def test_a_fall_is_what_the_model_says_of_the_rest(name: str) -> None:
-    form = FORMS[name]
+    form = Form(FORMS[name].config.model_copy(update={"heads": {"sequence": SEQUENCE}}))
     model, batch = form.build().eval(), one(form.batch())
     batch["patch_mask"] = torch.ones_like(batch["patch_mask"])
 
