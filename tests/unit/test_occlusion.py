@@ -40,7 +40,8 @@ def test_it_hides_each_channel_and_each_moment_in_turn() -> None:
 @pytest.mark.parametrize("name", ["eeg_channels", "eeg_all_channels"])
 def test_a_fall_is_what_the_model_says_of_the_rest(name: str) -> None:
     form = Form(FORMS[name].config.model_copy(update={"heads": {"sequence": SEQUENCE}}))
-    model, batch = form.build().eval(), one(form.batch())
+    model, batch = form.build().double().eval(), one(form.batch())
+    batch = {key: tensor.double() if tensor.is_floating_point() else tensor for key, tensor in batch.items()}
     batch["patch_mask"] = torch.ones_like(batch["patch_mask"])
 
     def read(model: Model, batch: Mapping[str, Tensor]) -> Tensor:
@@ -54,5 +55,5 @@ def test_a_fall_is_what_the_model_says_of_the_rest(name: str) -> None:
             mask.select(axis, part.places[0])[:] = False
             with torch.no_grad():
                 rest = float(read(model, batch | {"patch_mask": mask})[0])
-            assert part.fall == pytest.approx(told.score - rest, abs=1e-5)
-    assert max(abs(part.fall) for part in told.channels) > 1e-4
+            assert part.fall == pytest.approx(told.score - rest, abs=1e-12)
+    assert max(abs(part.fall) for part in told.channels) > 1e-6
