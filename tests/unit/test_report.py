@@ -42,6 +42,12 @@ def hypnogram(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
+def influence(*values: float | None, **changes: Any) -> dict[str, Any]:
+    items = [{"label": NASTY, "value": value} for value in values or (0.3, -0.1, None, -0.0001)]
+    groups = [{"label": "Channels", "items": items}]
+    return {"kind": "influence", "title": "Influence", "unit": "fall", "groups": groups} | changes
+
+
 def sections() -> list[dict[str, Any]]:
     return [
         {"kind": "text", "title": "Text & <b>more</b>", "paragraphs": ["One.", NASTY], "note": "A caveat."},
@@ -105,6 +111,7 @@ def sections() -> list[dict[str, Any]]:
             ],
         },
         hypnogram(),
+        influence(),
     ]
 
 
@@ -151,7 +158,7 @@ def test_nothing_from_outside_and_nothing_injected(html: str) -> None:
     assert page.outside == ["data:,"]
     assert not re.search(r"https?://|@import|url\(", html)
     assert len(set(page.ids)) == len(page.ids)
-    assert page.tags.count("figure") == 9
+    assert page.tags.count("figure") == 10
     assert page.tags.count("section") == len(sections())
     assert "NaN" not in html
     assert "None" not in html
@@ -218,6 +225,7 @@ def test_no_spike_is_lost_in_drawing() -> None:
         ({"kind": "confusion", "classes": ["a"], "matrix": [[1, 2]]}, "matrix of 1 × 1"),
         ({"kind": "reliability", "series": [{"bins": []}]}, "at least one bin in each series"),
         (recording(ch_names=["a"]), "one signal per channel"),
+        (influence(None), "at least one value"),
         (hypnogram(series=[]), "at least one series, all of the same length"),
         (hypnogram(series=[{"label": "a", "values": []}]), "at least one series, all of the same length"),
         (hypnogram(series=[{"label": "a", "values": [0]}, {"label": "b", "values": [0, 1]}]), "all of the same length"),
@@ -237,6 +245,27 @@ def test_a_flat_or_missing_channel_is_drawn(tmp_path: Path) -> None:
         del section[name]
     write_report({"title": "t", "sections": [section]}, tmp_path / "r.html")
     assert "50" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def test_bars_lie_about_zero() -> None:
+    view = plots.influence(influence())
+    assert view["zero"] == pytest.approx(25)
+    assert view["bars"][0][0] == pytest.approx((25, 75))
+    assert view["bars"][0][1] == pytest.approx((0, 25))
+    assert view["bars"][0][2] is None
+    assert view["texts"] == [["0.300", "−0.100", "–", "0.000"]]
+    assert plots.influence(influence(0.01, least=0.05))["bars"][0] == [pytest.approx((0, 20))]
+    assert plots.influence(influence(0.0))["bars"] == [[(0.0, 0.0)]]
+
+
+def test_several_classes_over_a_gap() -> None:
+    section = recording(trace=None, sfreq_hz=0.5, gaps=[{"start_s": 3000.0, "stop_s": 6000.0}])
+    traces = [{"label": "task", "times_s": [0, 3000, 3000, 6000, 12000], "values": [0.5, 0.25, None, 1, 0]}]
+    view = plots.recording(plain(section | {"traces": traces}))
+    assert view["traces"] == ["M0.00 50.0L25.00 75.0M50.00 0.0L100.00 100.0"]
+    assert view["told"] == "task: lowest 0, highest 1 at 6\u202f000 s"
+    assert (view["gaps"][0]["left"], view["gaps"][0]["width"]) == (25, 25)
+    assert (view["duration"], view["unit"], view["ticks"][-1]) == ("3.3333", "h", (pytest.approx(90), "3"))
 
 
 def test_a_hypnogram_steps_from_stage_to_stage(html: str) -> None:

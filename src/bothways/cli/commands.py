@@ -361,6 +361,7 @@ def predict(
     notch_hz: Annotated[float | None, typer.Option(help="Mains frequency there; as in training.")] = None,
     subject_from: SubjectFrom = "path",
     unit: Unit = None,
+    html: Annotated[bool, typer.Option("--html", help="Write a page for each recording.")] = False,
     overwrite: Overwrite = False,
     json: AsJson = False,
 ) -> None:
@@ -372,7 +373,7 @@ def predict(
 
     result = run.predict(
         run_folder, files, out_folder, baseline=baseline, stride_s=stride_s, events=events, changes=changes or (),
-        notch_hz=notch_hz, subject_from=subject_from, unit=unit, overwrite=overwrite,
+        notch_hz=notch_hz, subject_from=subject_from, unit=unit, pages=html, overwrite=overwrite,
     )  # fmt: skip
     if json:
         print_json(result)
@@ -391,6 +392,9 @@ def predict(
         for r in result["recordings"]:
             collect(said, r)
         print_notes(said)
+        if html:
+            for r in result["recordings"]:
+                out.print(f"written: {out_folder / r['files'][-1]}", markup=False)
         for skipped in result["skipped"]:
             out.print(f"skipped {skipped['file']}: {bare_reason(skipped)}")
     raise typer.Exit(2 if result["skipped"] else 0)

@@ -23,6 +23,7 @@ PREPARE = {
     "reliability": plots.reliability,
     "hypnogram": plots.hypnogram,
     "recording": plots.recording,
+    "influence": plots.influence,
     "groups": plots.nothing,
     "montage": survey.montage,
     "histogram": survey.histogram,
@@ -55,8 +56,11 @@ def write_report(report: dict[str, Any], out: Path) -> None:
             - `hypnogram`: `stages` [str] from top to bottom, `series` [{`label`, `values`}] (a stage, by index, or
               None for each window), `window_s` (30).
             - `recording`: `ch_names`, `sfreq_hz`, `signals_uv` [C T] (NaN or None = missing), `start_s` (0),
-              `classes` [str], `trace` {`label`, `times_s`, `values`} (0 to 1), `threshold` (None), `predicted` and
-              `truth` [{`start_s`, `stop_s`, `label`}].
+              `classes` [str], `trace` {`label`, `times_s`, `values`} (0 to 1; None breaks the line) or several,
+              `traces`, labelled by class, `threshold` (None), `predicted`, `truth` [{`start_s`, `stop_s`, `label`}],
+              `truth_label` ("true"), `gaps` [{`start_s`, `stop_s`}].
+            - `influence`: `unit`, `groups` [{`label`, `items` [{`label`, `value`}]}]: bars about zero, on one
+              scale that spans at least `least` (0).
             - `groups`: `groups` [{`label`, `level` (`unusable`, `warning`, `harmless`), `items` [{`file`, `text`}]}],
               `none` (said where there is no group).
             - `montage`: `electrodes` [{`name`, `recordings`, `bad`, `anode`, `cathode`}] (counts; [x y z] on a head of

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -299,7 +299,9 @@ def recording(section: dict[str, Any]) -> dict[str, Any]:
 
     middles = [statistics.median(known) if (known := [v for v in s if v is not None]) else 0.0 for s in reduced]
     row_uv = _row_uv(reduced, middles)
-    trace = section.get("trace")
+    traces = [section["trace"]] if section.get("trace") else section.get("traces", [])
+    unit, unit_s = ("h", 3600) if duration_s >= 2 * 3600 else ("s", 1)
+    low, high = start_s / unit_s, (start_s + duration_s) / unit_s
     return {
         "height": ROW * len(signals),
         "row": ROW,
@@ -313,22 +315,60 @@ def recording(section: dict[str, Any]) -> dict[str, Any]:
             )
             for i, (signal, m) in enumerate(zip(reduced, middles))
         ],
-        "trace": trace
-        and "".join(
-            f"{'L' if i else 'M'}{x_at(t):.2f} {100 - 100 * v:.1f}"
-            for i, (t, v) in enumerate(zip(trace["times_s"], trace["values"]))
-        ),
+        "traces": [_trace_path(trace, x_at) for trace in traces],
+        "told": "; ".join(_told(trace) for trace in traces),
         "threshold": section.get("threshold"),
         "predicted": spans("predicted"),
         "truth": spans("truth"),
+        "gaps": spans("gaps"),
         "color": {name: index % 6 for index, name in enumerate(section.get("classes", []))},
-        "ticks": [
-            (x_at(t), number(t))
-            for t in _ticks(start_s, start_s + duration_s, 8)
-            if start_s <= t <= start_s + duration_s
-        ],
+        "unit": unit,
+        "duration": number(duration_s / unit_s, 5),
+        "ticks": [(x_at(t * unit_s), number(t)) for t in _ticks(low, high, 8) if low <= t <= high],
         "duration_s": duration_s,
     }
+
+
+def _trace_path(trace: dict[str, Any], x_at: Callable[[Number], float]) -> str:
+    """Writes an SVG path in a 100 × 100 box, y down; None breaks it."""
+    path, pen_down = [], False
+    for time, value in zip(trace["times_s"], trace["values"]):
+        if value is not None:
+            path.append(f"{'L' if pen_down else 'M'}{x_at(time):.2f} {100 - 100 * value:.1f}")
+        pen_down = value is not None
+    return "".join(path)
+
+
+def _told(trace: dict[str, Any]) -> str:
+    """Says in words where a trace is highest."""
+    known = [(value, -time) for time, value in zip(trace["times_s"], trace["values"]) if value is not None]
+    if not known:
+        return f"{trace['label']}: none"
+    value, time = max(known)
+    return f"{trace['label']}: lowest {number(min(known)[0])}, highest {number(value)} at {number(-time, 6)} s"
+
+
+def influence(section: dict[str, Any]) -> dict[str, Any]:
+    """Gives each bar its left end and its length in percent, about one line of zero; None has no bar."""
+    values = [item["value"] for group in section["groups"] for item in group["items"] if item["value"] is not None]
+    if not values:
+        raise ValueError("expected at least one value")
+    low, high = min(0.0, *values), max(0.0, *values)
+    high = max(high, low + section.get("least", 0)) or 1.0
+    bars = [
+        [
+            None
+            if item["value"] is None
+            else (_share(min(0.0, item["value"]), low, high), 100 * abs(item["value"]) / (high - low))
+            for item in group["items"]
+        ]
+        for group in section["groups"]
+    ]
+    texts = [
+        ["–" if item["value"] is None else cell(round(item["value"], 3) + 0.0) for item in group["items"]]
+        for group in section["groups"]
+    ]
+    return {"zero": _share(0.0, low, high), "bars": bars, "texts": texts}
 
 
 def _envelope_columns(n_samples: int) -> tuple[list[float], list[tuple[int, int]]]:

@@ -17,8 +17,10 @@ from bothways.errors import UserError
 from bothways.files import check_output, new_folder, write_json, write_text
 from bothways.model import Model
 from bothways.progress import progress
+from bothways.report import write_report
 from bothways.run.common import Sources, calibration, check_baseline, check_names, usable, with_mains
 from bothways.run.evaluate import finetuned_manifest
+from bothways.run.predict_page import prediction_page
 from bothways.run.tasks import over_time, rules_of, task_of
 from bothways.training import load_recipe, load_run, run_at
 
@@ -35,6 +37,7 @@ def predict(
     notch_hz: float | None = None,
     subject_from: str | Path = "path",
     unit: str | None = None,
+    pages: bool = False,
     overwrite: bool = False,
 ) -> dict[str, Any]:
     """Predicts whole recordings, new ones of any format: each window, the classes over time, and events.
@@ -58,6 +61,8 @@ def predict(
         notch_hz: mains frequency where the recordings were made; as in training where not given.
         subject_from: see `check`; says whose baseline a recording gets.
         unit: see `check`.
+        pages: write of each recording also `<recording>.html`: the signal, the classes over time, the events, and which
+            channels and moments they rest on.
         overwrite: replace `out`.
 
     Returns:
@@ -106,7 +111,7 @@ def predict(
                 if recording.file not in names:
                     continue
                 try:
-                    done.append(_predict_one(model, sources, index, settings, rules, folder))
+                    done.append(_predict_one(model, sources, index, settings, rules, folder, pages))
                 except UserError as problem:
                     skipped.append({"file": recording.file, "reason": str(problem)})
                 meter.advance(note=recording.file)
@@ -131,7 +136,13 @@ def _event_rules(settings: FinetuneConfig, events: str | Path | None, changes: S
 
 
 def _predict_one(
-    model: Model, sources: Sources, index: int, settings: FinetuneConfig, rules: EventConfig, folder: Path
+    model: Model,
+    sources: Sources,
+    index: int,
+    settings: FinetuneConfig,
+    rules: EventConfig,
+    folder: Path,
+    pages: bool,
 ) -> dict[str, Any]:
     store = sources.store
     recording, sfreq_hz = store.recordings[index], store.signal.sfreq_hz
@@ -161,7 +172,7 @@ def _predict_one(
     for start in windows.start.tolist():
         covered[start : start + windows.window_samples] = True
     notes = [asdict(note) for note in recording.notes]
-    return {
+    entry: dict[str, Any] = {
         "file": recording.file,
         "subject": recording.subject,
         "csv": f"{stem}.csv",
@@ -174,6 +185,10 @@ def _predict_one(
         "left_out": recording.left_out,
         "notes": notes,
     }
+    if pages:
+        write_report(prediction_page(model, sources.of(windows), trace, found, rules, entry), folder / f"{stem}.html")
+        entry["files"].append(f"{stem}.html")
+    return entry
 
 
 def _write_events(

@@ -78,6 +78,15 @@ def probabilities(model: Model, source: eeg.WindowSource, advance: Callable[[int
     return infer(model, source, read[task_of(model)], advance=advance)
 
 
+def of_spans(answers: np.ndarray, classes: Sequence[str], background: Sequence[str]) -> np.ndarray:
+    """Returns the probability of each class at each moment [n N k]: that of the event inside the likeliest span."""
+    spans, certainty = best_spans(answers)
+    moment = np.arange(1, answers.shape[2])
+    inside = (moment >= spans[:, :1]) & (moment <= spans[:, 1:])  # [n N]
+    event = np.where(inside, certainty[:, None], 0.0)
+    return np.stack([1 - event if name in background else event for name in classes], axis=2)
+
+
 def told(source: eeg.WindowSource, answers: np.ndarray) -> tuple[eeg.Windows, np.ndarray]:
     """Returns a row for each labelled thing that has an answer, and the probability of each class for it [m k]."""
     windows, truth = source.windows, source.labels()
@@ -141,20 +150,12 @@ def over_time(
             by_window.append(answers)
             continue
         nothing = rules_of(settings).background
-        by_patch = _inside(answers, int(head.classes[0] == nothing)) if task == "event" else answers  # [n N k]
+        by_patch = of_spans(answers, head.classes, (nothing or "",)) if task == "event" else answers  # [n N k]
         there = np.isfinite(by_patch).all(2)
         moments.add_patches(
             part.start, part.window_samples, source.patch_samples, np.nan_to_num(by_patch), patch_mask=there
         )
     return moments.trace(), np.concatenate(by_window)
-
-
-def _inside(answers: np.ndarray, event: int) -> np.ndarray:
-    """Returns the probability of each class at each moment [n N 2]: that of the event inside the likeliest span."""
-    spans, certainty = best_spans(answers)
-    moment = np.arange(1, answers.shape[2])
-    p = np.where((moment >= spans[:, :1]) & (moment <= spans[:, 1:]), certainty[:, None], 0.0)  # [n N]
-    return np.stack([1 - p, p], 2)[..., [1 - event, event]]
 
 
 def event_scores(

@@ -31,11 +31,12 @@ for (const plot of document.querySelectorAll(".recording")) {
     cursor.hidden = false;
     cursor.style.left = `${100 * (now - start) / (stop - start)}%`;
     const parts = [`${now.toFixed(1)} s`];
-    if (section.trace) {
-      parts.push(`${section.trace.label} ${section.trace.values[nearest(section.trace.times_s, now)].toFixed(2)}`);
+    for (const trace of section.trace ? [section.trace] : section.traces || []) {
+      const value = trace.values[nearest(trace.times_s, now)];
+      parts.push(`${trace.label} ${value === null ? "–" : value.toFixed(2)}`);
     }
     if (section.predicted) parts.push(`predicted ${labelAt(section.predicted, now)}`);
-    if (section.truth) parts.push(`true ${labelAt(section.truth, now)}`);
+    if (section.truth) parts.push(`${section.truth_label ?? "true"} ${labelAt(section.truth, now)}`);
     if (channel !== null) {
       const value = section.signals_uv[channel][nearest(times, now)];
       parts.push(`${section.ch_names[channel]} ${value === null ? "missing" : `${value.toFixed(0)} µV`}`);
@@ -58,7 +59,7 @@ for (const plot of document.querySelectorAll(".recording")) {
   signals.addEventListener("pointerleave", hide);
   signals.addEventListener("blur", hide);
   signals.addEventListener("keydown", (event) => {
-    const step = event.shiftKey ? 10 : 1;
+    const step = Math.max(1, (stop - start) / 1000) * (event.shiftKey ? 10 : 1);
     const rows = section.ch_names.length;
     const moves = {
       ArrowLeft: () => show(now - step),
