@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 
 from bothways import eeg
-from bothways.config import FinetuneConfig, PatchConfig
+from bothways.config import PatchConfig
 from bothways.errors import UserError
 from bothways.evaluation import (
-    Split,
     chance,
     classification_metrics,
     compare_arms,
@@ -25,22 +24,18 @@ from bothways.run.common import (
     SCRATCH,
     Sources,
     band_powers,
-    check_contract,
     fill_channels,
     guessed_subjects,
     of_subjects,
     usable,
 )
-from bothways.run.leaks import check_split, pretraining_overlap
+from bothways.run.leaks import pretraining_overlap
 from bothways.run.tasks import event_scores, labelled, measured, probabilities, rules_of, told
+from bothways.run.tested import open_tested
 from bothways.training import (
     cls_features,
     infer,
-    load_config_of,
-    load_manifest,
-    load_recipe,
     load_run,
-    run_at,
 )
 
 EVALUATION = {"test": "evaluation.json", "validation": "evaluation-validation.json"}
@@ -74,37 +69,23 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
         UserError: no such run or store, another contract, nobody in that part, or a person or recording of another
             part in it (see `leaks.check_split`).
     """
-    run = run_at(Path(run))
-    manifest = finetuned_manifest(run)
-    settings = load_recipe(run, FinetuneConfig)
-    split = Split.of(manifest["split"])
-    if part not in EVALUATION:
-        raise UserError(f"--part: expected test or validation, got {part}")
-    store = eeg.Store.open(data or manifest["data"]["store"])
-    model = load_run(run, eeg.build_embedding)
+    opened = open_tested(run, data, part)
+    run, manifest, settings, split = opened.run, opened.manifest, opened.settings, opened.split
+    store, model, windows, tested, notes = opened.store, opened.model, opened.windows, opened.tested, opened.notes
     assert model.load_report is not None
-    check_contract(model.config, store)
-    assert model.config.patches is not None
     pretraining = None if manifest["from"] == SCRATCH else manifest["pretraining"] or {}
+    task, rules = opened.task, rules_of(settings)
     rows = [eeg.Span(**row) for row in manifest["labels"]]
-    task, rules = settings.task, rules_of(settings)
-    windows = eeg.cut_windows(store, settings.windows, labels=rows, rules=rules, by_moment=task != "window")
-    if task != "window":
-        windows = windows.with_classes(manifest["classes"])
-    windows = windows.select(windows.label >= 0)
-    tested, training = of_subjects(windows, getattr(split, part)), of_subjects(windows, split.train)
-    if len(tested) == 0 or windows.classes != manifest["classes"]:
-        raise UserError(f"{run}: no labelled window of the {part} subjects in {store.path}; give the run's own --data")
-    sources = Sources(store, model.config.patches)
+    training = of_subjects(windows, split.train)
+    sources = opened.sources()
     tested, training = usable(sources, tested), usable(sources, training)
     what: dict[str, Any] = {"task": task, "background": rules.background}
     tested_source, training_source = sources.of(tested, **what), sources.of(training, **what)
     answers = probabilities(model, tested_source)
-    spans = measured(tested_source, answers, windows.classes)["spans"] if task == "event" else None
+    measured_model = measured(tested_source, answers, windows.classes)
     # From here on what is counted: windows, moments, or windows with an event or none.
     tested, model_scores = told(tested_source, answers)
     training = labelled(training, task, rules.background, tested_source.patch_samples)
-    notes = check_split(split, store, manifest["data"].get("recordings", []))
     notes += guessed_subjects(store, {*split.train, *getattr(split, part)})
     gone = sorted(set(getattr(split, part)) - set(tested.subject.tolist()))
     if gone:
@@ -114,7 +95,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
         notes.append(f"the {part} people have no window of {', '.join(absent)}: the figures say nothing about it")
     scores = {"majority": majority(training.label, len(tested), len(windows.classes))}
     try:
-        scores["band_power"] = _band_power(store, training, tested, model.config.patches)
+        scores["band_power"] = _band_power(store, training, tested, opened.patches)
     except UserError as problem:
         notes.append(f"no band power: {problem}")
     encoder = _pretrained(manifest, notes)
@@ -146,7 +127,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
         "split": manifest["split"],
         "classes": windows.classes,
         "task": task,
-        "model": metrics(arms["model"]) | ({} if spans is None else {"spans": spans}),
+        "model": measured_model,
         "controls": {
             "chance": chance(tested.label, windows.classes),
             **{name: metrics(values) for name, values in scores.items()},
@@ -168,22 +149,6 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
     except OSError as problem:
         notes.append(f"not kept in the run: {problem}")
     return result
-
-
-def finetuned_manifest(run: Path) -> dict[str, Any]:
-    """Reads the manifest of a fine-tuned run.
-
-    Raises:
-        UserError: it is no run, or a pretrained one.
-    """
-    load_config_of(run)
-    manifest = load_manifest(run)
-    if manifest.get("kind") != "finetune":
-        raise UserError(
-            f"{run}: expected a fine-tuned run, got one of kind {manifest.get('kind')}; "
-            "run `bothways eeg finetune` first"
-        )
-    return manifest
 
 
 def _band_power(store: eeg.Store, training: eeg.Windows, tested: eeg.Windows, model: PatchConfig) -> np.ndarray:

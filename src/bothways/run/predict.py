@@ -19,9 +19,9 @@ from bothways.model import Model
 from bothways.progress import progress
 from bothways.report import write_report
 from bothways.run.common import Sources, calibration, check_baseline, check_names, usable, with_mains
-from bothways.run.evaluate import finetuned_manifest
 from bothways.run.predict_page import prediction_page
 from bothways.run.tasks import over_time, rules_of, task_of
+from bothways.run.tested import finetuned_manifest
 from bothways.training import load_recipe, load_run, run_at
 
 

@@ -109,16 +109,13 @@ def measured(source: eeg.WindowSource, answers: np.ndarray, classes: list[str], 
     Returns:
         `classification_metrics` of windows or of moments, or `span_metrics`.
     """
-    truth, subjects = source.labels(), source.windows.subject
     if source.task == "event":
         event = 1 - (source.background or 0)
         patch_s = source.patch_samples / source.store.signal.sfreq_hz
-        return span_metrics(truth, answers, classes, subjects, patch_s=patch_s, event=event, **options)
-    if source.task == "moment":
-        counted = (truth >= 0) & np.isfinite(answers[..., 0])
-        subjects = np.repeat(subjects[:, None], truth.shape[1], axis=1)[counted]
-        truth, answers = truth[counted], answers[counted]
-    return classification_metrics(truth, answers, classes, subjects, **options)
+        subjects = source.windows.subject
+        return span_metrics(source.labels(), answers, classes, subjects, patch_s=patch_s, event=event, **options)
+    things, scores = told(source, answers)
+    return classification_metrics(things.label, scores, classes, things.subject, **options)
 
 
 def over_time(

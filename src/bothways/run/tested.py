@@ -12,10 +12,9 @@ from bothways.errors import UserError
 from bothways.evaluation import Split, classification_metrics, people_scores
 from bothways.model import Model
 from bothways.run.common import Sources, check_contract, of_subjects
-from bothways.run.evaluate import finetuned_manifest
 from bothways.run.leaks import check_split
 from bothways.run.tasks import probabilities, rules_of, told
-from bothways.training import load_recipe, load_run, run_at
+from bothways.training import load_config_of, load_manifest, load_recipe, load_run, run_at
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,22 @@ class Tested:
         """Returns a row for each labelled thing in the windows and the probability of each class for it."""
         source = sources.of(windows, task=self.task, background=rules_of(self.settings).background)
         return told(source, probabilities(self.model, source))
+
+
+def finetuned_manifest(run: Path) -> dict[str, Any]:
+    """Reads the manifest of a fine-tuned run.
+
+    Raises:
+        UserError: it is no run, or a pretrained one.
+    """
+    load_config_of(run)
+    manifest = load_manifest(run)
+    if manifest.get("kind") != "finetune":
+        raise UserError(
+            f"{run}: expected a fine-tuned run, got one of kind {manifest.get('kind')}; "
+            "run `bothways eeg finetune` first"
+        )
+    return manifest
 
 
 def open_tested(run: str | Path, data: str | Path | None = None, part: str = "test") -> Tested:
