@@ -1,0 +1,42 @@
+"""One event in a window: decoding of starts and ends, and how far off they are."""
+
+import numpy as np
+import pytest
+
+from bothways.evaluation import best_spans, span_metrics
+
+
+def probabilities(*rows: tuple[list[float], list[float]]) -> np.ndarray:
+    return np.array(rows)
+
+
+def test_the_likeliest_span_does_not_end_before_it_begins() -> None:
+    spans, certainty = best_spans(
+        probabilities(
+            ([0.1, 0.2, 0.6, 0.1], [0.1, 0.7, 0.1, 0.1]),  # 2 to 1 would be likelier: 1 to 1 is what there can be
+            ([0.8, 0.1, 0.1, 0.0], [0.5, 0.1, 0.3, 0.1]),
+        )
+    )
+    assert spans.tolist() == [[1, 1], [1, 2]]
+    assert certainty.tolist() == pytest.approx([0.14 / (0.14 + 0.01), 0.03 / (0.03 + 0.4)])
+
+
+def test_onsets_ends_and_overlap() -> None:
+    sure = np.full((4, 2, 5), 0.01)
+    for row, (first, last) in enumerate([(2, 3), (1, 4), (0, 0), (1, 1)]):
+        sure[row, 0, first] = sure[row, 1, last] = 0.96
+    truth = np.array([[2, 4], [1, 4], [0, 0], [-100, -100]])
+    found = span_metrics(truth, sure, ["nothing", "burst"], ["a", "b", "a", "b"], patch_s=0.5, n_bootstrap=2)
+    assert found["n"] == 3  # the last has no label
+    assert found["confusion"] == [[1, 0], [0, 2]]
+    assert found["spans"] == {
+        "n": 2, "onset_error_s": 0.0, "end_error_s": 0.25, "overlap": pytest.approx((2 / 3 + 1) / 2)
+    }  # fmt: skip
+
+
+def test_no_event_in_any_window() -> None:
+    sure = np.full((2, 2, 3), 0.01)
+    sure[:, :, 0] = 0.98
+    found = span_metrics(np.zeros((2, 2), int), sure, ["burst", "nothing"], ["a", "b"], patch_s=1.0, event=0)
+    assert found["spans"] == {"n": 0, "onset_error_s": None, "end_error_s": None, "overlap": None}
+    assert found["confusion"] == [[0, 0], [0, 2]]
