@@ -27,7 +27,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "divided": {"shard": True},
     "divided parts": {"shard": True, "accumulate": 3},
     "divided average": {"shard": True, "ema": 0.5},
-    "layers": {"layer_decay": 0.5, "freeze": ("embedding",), "gradient_checkpointing": True},
+    "layers": {"layer_decay": 0.5, "freeze": ("embedding",), "gradient_checkpointing": True, "head_first": 0.4},
 }
 
 

@@ -212,6 +212,11 @@ def test_a_setting_without_effect_warns(changes: list[str], named: str) -> None:
         load_config(PretrainConfig, changes=changes)
 
 
+def test_head_first_has_no_effect_where_nothing_else_learns() -> None:
+    with pytest.warns(BothwaysWarning, match=r"^training\.head_first has no effect: "):
+        load_config(FinetuneConfig, changes=["freeze_encoder=true", "training.head_first=0.5"])
+
+
 def test_a_map_of_labels_from_recipe_and_changes(tmp_path: Path) -> None:
     (tmp_path / "r.toml").write_text('[labels]\nmap = {"Sleep stage W" = "W", "Sleep stage [34]" = "N3"}\n')
     changes = ["labels.map.Sleep stage W=wake", 'labels.map={"Sleep stage R" = "R"}', "labels.priority=['R', 'wake']"]

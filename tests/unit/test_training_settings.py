@@ -106,6 +106,21 @@ def test_the_shares_are_what_is_trained_with() -> None:
         assert moved.max().item() == pytest.approx(1e-2 * share, rel=1e-3), name
 
 
+def test_the_heads_learn_first() -> None:
+    model = classifier()
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    moved: list[set[str]] = []
+
+    def look(model: Model) -> dict[str, Any]:
+        moved.append({name.split(".")[0] for name, p in model.named_parameters() if not torch.equal(p, before[name])})
+        return {}
+
+    config = changed(steps=4, evaluations=4, head_first=0.5, warmup_fraction=0, schedule="constant")
+    train(model, Sentences(), config, title="test", evaluate=look)
+    everything = {"embedding", "encoder", "heads"}
+    assert moved == [{"heads"}, {"heads"}, everything, everything]
+
+
 # Time ------------------------------------------------------------------------------------------------------------
 
 

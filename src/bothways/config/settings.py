@@ -339,6 +339,9 @@ class TrainingConfig(Settings):
     """Not applied to biases, norms and single vectors."""
     layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Each layer's rate as a share of the one above it, the heads' being 1 (Clark et al. 2020, ELECTRA, appendix A)."""
+    head_first: Fraction = 0.0
+    """Share of the run in which the heads alone learn, so that a fresh head does not distort pretrained features; after
+    it all do (Kumar et al. 2022, ICLR, "Fine-Tuning can Distort Pretrained Features")."""
     freeze: tuple[str, ...] = ()
     """Parts that stay as they are, by the start of their names: `embedding`, `encoder.layers.0`, …"""
     beta2: Annotated[float, Field(ge=0, lt=1)] = 0.98

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from bothways.config.settings import (
     ENCODER_SIZES,
+    FinetuneConfig,
     MaskingConfig,
     PatchConfig,
     PretrainConfig,
@@ -80,6 +81,8 @@ def without_effect(settings: Settings) -> list[str]:
     if isinstance(masking, MaskingConfig) and masking.kind == "random":
         changed("masking.block_space", "positions are hidden singly")
         changed("masking.block_time", "positions are hidden singly")
+    if isinstance(settings, FinetuneConfig) and settings.freeze_encoder:
+        changed("training.head_first", "freeze_encoder lets the head alone learn")
     if isinstance(settings, PretrainConfig):
         changed("windows.min_overlap", "pretraining has no labels")
     return found

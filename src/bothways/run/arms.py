@@ -288,7 +288,8 @@ def _cnn(trial: Trial) -> Scored:
         config = settings.training.model_copy(
             update={
                 "seed": trial.seed, "learning_rate": settings.training.learning_rate * rate, "freeze": (),
-                "layer_decay": 1.0, "gradient_checkpointing": False, "shard": False, "tensorboard": False,
+                "layer_decay": 1.0, "head_first": 0.0, "gradient_checkpointing": False, "shard": False,
+                "tensorboard": False,
             }
         )  # fmt: skip
         with_validation = validation_source is not None
@@ -379,13 +380,17 @@ ARMS: dict[str, Arm] = {
     "cnn": Arm("small CNN", _cnn, drawn=True),
     "scratch": Arm(
         "same encoder from scratch",
-        _trained("scratch", SCRATCH, ["freeze_encoder=false", "training.freeze=[]", "training.layer_decay=1.0"]),
+        _trained(
+            "scratch",
+            SCRATCH,
+            ["freeze_encoder=false", "training.freeze=[]", "training.layer_decay=1.0", "training.head_first=0.0"],
+        ),
         drawn=True,
     ),
     "frozen_probe": Arm("frozen, linear probe", _frozen_probe, pretrained=True),
     "frozen_attention": Arm(
         "frozen, attention pooling",
-        _trained("frozen_attention", None, ["freeze_encoder=true", 'pool="attention"']),
+        _trained("frozen_attention", None, ["freeze_encoder=true", 'pool="attention"', "training.head_first=0.0"]),
         drawn=True,
         pretrained=True,
     ),

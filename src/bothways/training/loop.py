@@ -245,9 +245,9 @@ class _Training:
     def _step(self, parts: list[Mapping[str, Tensor]], stop: Stop) -> tuple[dict[str, Any], bool, bool]:
         """Does a step; returns what may be logged of it, whether to stop, whether to save."""
         config, state, team = self.config, self.state, self.team
-        rate = self._rate()
+        rate, all_learn = self._rate(), self._share() >= config.head_first
         for group in self.optimizer.param_groups:
-            group["lr"] = rate * group["share"]
+            group["lr"] = rate * group["share"] if all_learn or group["above"] else 0.0
         parts = [{name: tensor.to(team.device) for name, tensor in part.items()} for part in parts]
         counts = self._counts(parts) if len(parts) > 1 else None
         sums: dict[str, Tensor] = {}

@@ -17,11 +17,12 @@ STABLE = 0.8
 def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
     """Makes AdamW (Loshchilov and Hutter 2019), with bias correction, over the parameters that want a gradient.
 
-    A group's `share` of the learning rate is that of its layer, see `TrainingConfig.layer_decay`.
+    A group's `share` of the learning rate is that of its layer, see `TrainingConfig.layer_decay`; `above` = it lies
+    above the encoder, see `TrainingConfig.head_first`.
     """
     wanted = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     n_layers = max([_layer(name) or 0 for name, _ in model.named_parameters()], default=0)
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    groups: dict[tuple[float, float, bool], list[nn.Parameter]] = {}
     for decay, of_decay in (
         (config.weight_decay, [(name, p) for name, p in wanted if p.ndim >= 2]),
         (0.0, [(name, p) for name, p in wanted if p.ndim < 2]),
@@ -29,9 +30,13 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Ada
         for name, p in of_decay:
             layer = _layer(name)
             below = 0 if layer is None else n_layers + 1 - layer
-            groups.setdefault((decay, config.layer_decay**below), []).append(p)
+            above = not name.startswith(("embedding.", "encoder."))
+            groups.setdefault((decay, config.layer_decay**below, above), []).append(p)
     return torch.optim.AdamW(
-        [{"params": ps, "weight_decay": decay, "share": share} for (decay, share), ps in groups.items()],
+        [
+            {"params": ps, "weight_decay": decay, "share": share, "above": above}
+            for (decay, share, above), ps in groups.items()
+        ],
         lr=config.learning_rate,
         betas=(0.9, config.beta2),
         fused=True,
