@@ -92,7 +92,7 @@ def test_recipes_are_tested() -> None:
 def test_each_recipe_runs(recipe: Path, chain: Chain, tmp_path: Path) -> None:
     store = tmp_path / "store"
     run.prepare([chain.data], store, baseline=chain.baseline)
-    tiny = ["training.steps=2", "windows.window_s=5", "windows.stride_s=5"]
+    tiny = ["training.steps=2", "windows.window_s=4", "windows.stride_s=4"]
     out = tmp_path / "run"
     if recipe.stem.endswith("pretrain"):
         made = run.pretrain(store, out, recipe=recipe, changes=tiny)
