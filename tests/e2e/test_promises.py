@@ -26,7 +26,11 @@ def test_one_split_keeps_people_unseen_by_both_trainings(chain: Chain, tmp_path:
         tmp_path / "pre", chain.store, chain.labels, tmp_path / "tuned",
         changes=[*WINDOWS, "training.steps=2"], split=tmp_path / "split.json",
     )  # fmt: skip
-    assert run.evaluate(tmp_path / "tuned")["pretraining_overlap"] == {"kind": "same corpus", "recordings": []}
+    assert run.evaluate(tmp_path / "tuned")["pretraining_overlap"] == {
+        "kind": "same corpus",
+        "recordings": [],
+        "subjects": [],
+    }
     # Seen two runs ago is seen all the same.
     run.pretrain(chain.store, tmp_path / "all", changes=[*short, "validation_fraction=0"])
     run.finetune(

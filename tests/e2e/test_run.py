@@ -109,7 +109,11 @@ def test_overlap_with_pretraining_is_said(chain: Chain, tmp_path: Path) -> None:
     run.finetune(
         tmp_path / "pre", chain.store, chain.labels, tmp_path / "clean", changes=FINE, split=tmp_path / "split.json"
     )
-    assert run.evaluate(tmp_path / "clean")["pretraining_overlap"] == {"kind": "same corpus", "recordings": []}
+    assert run.evaluate(tmp_path / "clean")["pretraining_overlap"] == {
+        "kind": "same corpus",
+        "recordings": [],
+        "subjects": [],
+    }
     run.pretrain(chain.store, tmp_path / "all", changes=[*SHORT, "validation_fraction=0"])
     run.finetune(
         tmp_path / "all", chain.store, chain.labels, tmp_path / "leak", changes=FINE, split=tmp_path / "split.json"

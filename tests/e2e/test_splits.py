@@ -278,8 +278,9 @@ def test_pretraining_on_a_person_under_another_name(chain: Chain, tmp_path: Path
     code, out, err = bothways("eeg", "evaluate", tmp_path / "run")
     assert code == 0, err
     assert "overlap of the test people with pretraining: same subject (2 recordings, such as sub-5" in out
+    assert "warning: the weights were trained on 1 person of the test part (5) before" in out
     assert json.loads((tmp_path / "run" / "evaluation.json").read_text())["pretraining_overlap"] == {
-        "kind": "same subject", "recordings": ["sub-5/sub-5_closed.edf", "sub-5/sub-5_open.edf"],
+        "kind": "same subject", "recordings": ["sub-5/sub-5_closed.edf", "sub-5/sub-5_open.edf"], "subjects": ["5"],
     }  # fmt: skip
 
 
@@ -295,8 +296,8 @@ def test_pretraining_elsewhere_and_on_a_cut(chain: Chain, tmp_path: Path) -> Non
     (tmp_path / "split.json").write_text(json.dumps(split))
     tuning = {"changes": [*WINDOWS, "training.steps=1", "training.batch_size=4"], "split": tmp_path / "split.json"}
     told = run.finetune(tmp_path / "pre", chain.store, chain.labels, tmp_path / "a", **tuning)
-    assert told["pretraining_overlap"] == {"kind": "none", "recordings": []}
-    assert run.evaluate(tmp_path / "a")["pretraining_overlap"] == {"kind": "none", "recordings": []}
+    assert told["pretraining_overlap"] == {"kind": "none", "recordings": [], "subjects": []}
+    assert run.evaluate(tmp_path / "a")["pretraining_overlap"] == {"kind": "none", "recordings": [], "subjects": []}
 
     write_edf(tmp_path / "more" / "sub-9.edf", alpha_uv("open", 3)[:, 1000:5000], CHANNELS, start=start_of(8))
     run.prepare([chain.data, tmp_path / "more"], tmp_path / "store")
@@ -310,7 +311,7 @@ def test_pretraining_elsewhere_and_on_a_cut(chain: Chain, tmp_path: Path) -> Non
     manifest = json.loads((tmp_path / "b" / "manifest.json").read_text())
     del manifest["pretraining"]["data"]
     (tmp_path / "b" / "manifest.json").write_text(json.dumps(manifest))
-    assert run.evaluate(tmp_path / "b")["pretraining_overlap"] == {"kind": "unknown", "recordings": []}
+    assert run.evaluate(tmp_path / "b")["pretraining_overlap"] == {"kind": "unknown", "recordings": [], "subjects": []}
 
 
 def test_windows_go_with_their_recording_whatever_the_labels_say(chain: Chain, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_a_start_without_a_manifest(chain: Chain, tmp_path: Path) -> None:
         result = run.finetune(tmp_path / "start", chain.store, chain.labels, tmp_path / "out", changes=FINE)
     assert result["load_report"]["new_heads"] == ["sequence"]
     evaluated = run.evaluate(tmp_path / "out")
-    assert evaluated["pretraining_overlap"] == {"kind": "unknown", "recordings": []}
+    assert evaluated["pretraining_overlap"] == {"kind": "unknown", "recordings": [], "subjects": []}
     assert set(evaluated["probe_load_report"]["unexpected"]) == set(result["load_report"]["unexpected"])
 
 

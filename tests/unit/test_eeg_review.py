@@ -95,7 +95,17 @@ def test_the_stride_follows_the_window_where_it_is_not_given() -> None:
     assert load_config(FinetuneConfig).windows == WindowConfig()
 
 
-def test_a_table_of_labels_in_other_words_is_refused_not_read_as_whole_files(tmp_path: Path) -> None:
-    (tmp_path / "labels.csv").write_text("file,onset,duration,label\na.edf,0,20,x\n")
-    with pytest.raises(UserError, match="column 'onset': expected 'onset_s', in seconds"):
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ("onset,duration", "column 'duration': expected .*; rename it to 'duration_s', or"),
+        ("Start,stop_s", "column 'start': expected .*; rename it to 'onset_s', or"),
+        ("onset_s,end", "column 'end': expected 'onset_s' and 'duration_s', in seconds; write 'duration_s', or"),
+    ],
+)
+def test_a_table_of_labels_in_other_words_is_refused_not_read_as_whole_files(
+    columns: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "labels.csv").write_text(f"file,{columns},label\na.edf,0,20,x\n")
+    with pytest.raises(UserError, match=said):
         read_labels(tmp_path / "labels.csv")

@@ -89,6 +89,11 @@ def test_no_temperature_has_a_reason() -> None:
         (labels[:19], probabilities[:19], "19 windows are too few, at least 20"),
         (np.zeros_like(labels), probabilities, "all windows are of one class"),
         (labels, right, "(nearly) all windows are right"),
+        (
+            np.arange(100) // 20 % 2,
+            0.5 + 1e-3 * np.array([[-1, 1], [1, -1]])[np.arange(100) // 20 % 2 ^ (np.arange(100) % 5 > 0)],
+            "the scores hardly differ between the classes",
+        ),
         (labels, np.where(right > 0.5, 0.2, 0.4), "hardly better than chance"),
     ):
         told = fit_temperature(y, p)

@@ -14,6 +14,7 @@ from rich.text import Text
 
 out = Console(highlight=False, soft_wrap=True, markup=False, width=None if sys.stdout.isatty() else 200)
 
+PEOPLE = ("person", "people")
 CHECKED = ("format", "channels", "left out", "Hz", "s", "gaps", "events", "uV", "problems")
 """What the table of `check` says of a recording that could be read."""
 COUNTED = ("channels", "Hz", "s", "gaps", "events", "uV")
@@ -84,7 +85,7 @@ def print_windows(plan: dict[str, Any]) -> None:
     out.print(table)
     for part, counts in plan["windows"].items():
         shown = ", ".join(f"{n} {name}" for name, n in counts.items())
-        out.print(f"{part}: {len((plan['split'] or plan['counts'])[part])} people, windows: {shown}")
+        out.print(f"{part}: {counted(len((plan['split'] or plan['counts'])[part]), *PEOPLE)}, windows: {shown}")
 
 
 def print_loaded(report: dict[str, list[str]] | None, what: str = "weights") -> None:
@@ -116,7 +117,7 @@ def print_evaluation(result: dict[str, Any]) -> None:
         )  # fmt: skip
     out.print(table)
     support = ", ".join(f"{n} {name}" for name, n in result["model"]["support"].items())
-    out.print(f"{result['model']['n_subjects']} people, windows: {support}")
+    out.print(f"{counted(result['model']['n_subjects'], *PEOPLE)}, windows: {support}")
     for name, one in result["comparisons"]["arms"].items():
         if one["difference"] is not None:
             p = "" if one["p_holm"] is None else f", p {number(one['p_holm'])} (Holm)"
@@ -129,7 +130,9 @@ def print_evaluation(result: dict[str, Any]) -> None:
         told = found["reason"] if found["metrics"] is None else scores_line(found["metrics"]) + left_out
         out.print(f"this run, per {level}: {told}")
     within = [
-        f"{title} {one['mean']:.3f} (" + ("" if one["sd"] is None else f"SD {one['sd']:.3f}, ") + f"{one['n']} people)"
+        f"{title} {one['mean']:.3f} ("
+        + ("" if one["sd"] is None else f"SD {one['sd']:.3f}, ")
+        + f"{counted(one['n'], *PEOPLE)})"
         for metric, title in (("balanced_accuracy", "balanced accuracy"), ("auroc", "AUROC"))
         if (one := levels["within_subject"][metric])["n"]
     ]
@@ -142,7 +145,7 @@ def print_evaluation(result: dict[str, Any]) -> None:
             "false_alarms_per_24h": "false alarms per 24 h",
         }
         told = [f"{title} {number(found[rate] and found[rate]['mean'])}" for rate, title in rates.items()]
-        out.print(f"events {name} (SzCORE, mean of {found['n_subjects']} people): {', '.join(told)}")
+        out.print(f"events {name} (SzCORE, mean of {counted(found['n_subjects'], *PEOPLE)}): {', '.join(told)}")
     print_temperature(result["temperature"])
     print_overlap(result["pretraining_overlap"], "test" if result["part"] == "test" else "validation")
     for note in result["notes"]:
@@ -188,7 +191,7 @@ def print_validation(result: dict[str, Any]) -> None:
         measured = result["validation"]
         out.print(
             f"validation: balanced accuracy {number(measured['balanced_accuracy'])}, accuracy "
-            f"{number(measured['accuracy'])} of {measured['n_subjects']} people"
+            f"{number(measured['accuracy'])} of {counted(measured['n_subjects'], *PEOPLE)}"
         )
     if result.get("pretraining_overlap") is not None:
         print_overlap(result["pretraining_overlap"], "validation")
@@ -196,9 +199,15 @@ def print_validation(result: dict[str, Any]) -> None:
 
 def print_overlap(overlap: dict[str, Any], part: str) -> None:
     """Prints how the people of a part are touched by what the weights were trained on before."""
-    files = overlap["recordings"]
+    files, people = overlap["recordings"], overlap["subjects"]
     which = f" ({len(files)} recordings, such as {files[0]})" if files else ""
     out.print(f"overlap of the {part} people with pretraining: {overlap['kind']}{which}")
+    if people:
+        names = ", ".join(people[:8]) + (", …" if len(people) > 8 else "")
+        out.print(
+            f"warning: the weights were trained on {counted(len(people), *PEOPLE)} of the {part} part "
+            f"({names}) before: the figures are not those of people never seen"
+        )
 
 
 def print_embedded(result: dict[str, Any]) -> None:
@@ -264,6 +273,11 @@ def interval(values: dict[str, Any]) -> str:
 def print_json(value: dict[str, Any]) -> None:
     """Prints a result as JSON."""
     print(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))
+
+
+def counted(n: int, one: str, several: str) -> str:
+    """Returns a number and the word that goes with it."""
+    return f"{n} {one if n == 1 else several}"
 
 
 def number(value: float | None) -> str:

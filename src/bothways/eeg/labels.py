@@ -28,6 +28,12 @@ NO_CLASS = re.compile(
     r"(new segment|boundary|edge boundary)/?|" + MARKED_BAD.pattern.removeprefix("(?i)")
 )
 """What marks a stretch as not scored, or marks the recording and no state in it; a class only by its exact name."""
+ENDS = ("stop", "end", "offset", "tmax", "stop_s", "end_s", "offset_s")
+TIMES = {
+    **dict.fromkeys(("onset", "start", "begin", "t0", "tmin", "start_s", "begin_s"), "onset_s"),
+    **dict.fromkeys(("duration", "length", *ENDS), "duration_s"),
+}
+"""What others call the columns of times -> what they are here: a label without them is the whole recording's."""
 _LONGEST_S = 1e8
 """Seconds (three years) beyond which a time is a date and no place in a recording."""
 
@@ -318,9 +324,15 @@ def _to_spans(
 ) -> Spans:
     known = {"file", "onset_s", "duration_s", "label", "subject", "channel"}
     others = sorted({name for row in table.values() for name in row} - known | set(dropped))
-    for name in ("onset", "duration"):
-        if name in others and f"{name}_s" not in next(iter(table.values())):
-            raise UserError(f"{path}: column {name!r}: expected '{name}_s', in seconds; rename it, or remove it")
+    given = next(iter(table.values()), {})
+    for name in others:
+        wanted = TIMES.get(name)
+        if wanted is not None and wanted not in given:
+            remedy = "write" if name in ENDS else "rename it to"
+            raise UserError(
+                f"{path}: column {name!r}: expected 'onset_s' and 'duration_s', in seconds; {remedy} {wanted!r}, or "
+                "remove it"
+            )
     notes = [Note("columns_ignored", f"columns not used: {', '.join(others)}")] if others else []
     rows, commas = [], []
     for number, row in table.items():

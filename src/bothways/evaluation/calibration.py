@@ -13,6 +13,8 @@ FEWEST = 20
 """Windows below which no temperature is fitted."""
 TEMPERATURES = (0.05, 20.0)
 """Beyond these there is no temperature to speak of: without an error in validation the best is 0, of noise infinite."""
+ALL_RIGHT = 0.95
+"""Share of right answers from which a best temperature of 0 comes of there being (nearly) no error."""
 TINY = float(np.finfo(float).eps)
 """A probability of 0 counts as this much in the log loss, as in scikit-learn."""
 SMALLEST = float(np.finfo(np.float32).tiny)
@@ -125,7 +127,9 @@ def fit_temperature(labels: Int[np.ndarray, "n"], probabilities: Float[np.ndarra
 
     coldest, hottest = TEMPERATURES
     if slope(1 / coldest) <= 0:
-        return _no_temperature(len(labels), f"the best is below {coldest:g}: (nearly) all windows are right")
+        right = float((logits.argmax(1) == labels).mean())
+        why = "(nearly) all windows are right" if right > ALL_RIGHT else "the scores hardly differ between the classes"
+        return _no_temperature(len(labels), f"the best is below {coldest:g}: {why}")
     if slope(1 / hottest) >= 0:
         why = f"the best is above {hottest:g}: the scores are hardly better than chance, or far too sure"
         return _no_temperature(len(labels), why)

@@ -130,7 +130,7 @@ def pretraining_overlap(
         split: with its aliases.
 
     Returns:
-        `kind` and the `recordings` of these people that are concerned:
+        `kind`, and the `recordings` and `subjects` of these people that are concerned:
         `same recording, with its labels`; `same recording` (equal content, or a copy or cut of one that the store has,
         too); `same subject` (an equal name, or another name of the person, in whatever store); `same corpus` (others
         of the people in this store, but not these); `none`; or `unknown` where a run on the way does not say.
@@ -141,7 +141,7 @@ def pretraining_overlap(
     stores: set[str] = set()
     while start is not None:
         if "data" not in start:
-            return {"kind": "unknown", "recordings": []}
+            return {"kind": "unknown", "recordings": [], "subjects": []}
         data = start["data"]
         hashes = {entry["sha256"] for entry in data["recordings"]}
         seen |= hashes
@@ -165,7 +165,12 @@ def pretraining_overlap(
         kind = "same subject"
     else:
         kind = "same corpus" if trained or str(store.path.absolute()) in stores else "none"
-    return {"kind": kind, "recordings": sorted(store.recordings[i].file for i in same or named)}
+    concerned = [store.recordings[i] for i in same or named]
+    return {
+        "kind": kind,
+        "recordings": sorted(recording.file for recording in concerned),
+        "subjects": sorted({recording.subject for recording in concerned}),
+    }
 
 
 def _seen(store: eeg.Store, tested: list[int], trained: list[int]) -> list[int]:
