@@ -309,6 +309,7 @@ MISTAKES: dict[str, tuple[list[str], list[str]]] = {
     "predict: too short": (swap(PREDICT, "DATA", "BAD/short"), ["sub-1.edf", "no window of 3 s"]),
     "predict: baseline": ([*PREDICT, "--baseline", "BASELINE"], ["leave --baseline out"]),
     "predict: stride": ([*PREDICT, "--stride-s", "0"], ["stride_s", "greater than 0"]),
+    "predict: below a sample": ([*PREDICT, "--stride-s", "0.001"], ["--stride-s", "0.005 s"]),
     "predict: out is there": (swap(PREDICT, "NEW", "BAD/empty"), ["already exists", "--overwrite"]),
 }  # fmt: skip
 

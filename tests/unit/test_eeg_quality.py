@@ -215,7 +215,7 @@ def test_the_example_recordings_are_fine(example_data: Path) -> None:
 @pytest.mark.parametrize(
     ("factor", "advice"),
     [
-        (1e3, "÷1000 would make 30 uV; if the stated unit is wrong, pass --unit"),
+        (1e3, "÷1000 would make 30 uV; if the stated unit is wrong, pass --unit (unit=)"),
         (1e-3, "×1000 would make"),
         (1e6, "÷1000000 would make"),
         (1e-6, "×1000000 would make"),

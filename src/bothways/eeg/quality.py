@@ -454,7 +454,7 @@ def _unit_notes(amplitudes_uv: list[float]) -> list[Note]:
         return []
     for factor, hint in ((1e-3, "÷1000"), (1e3, "×1000"), (1e-6, "÷1000000"), (1e6, "×1000000")):
         if USUAL_UV[0] <= median_uv * factor <= USUAL_UV[1]:
-            advice = f"{hint} would make {median_uv * factor:.3g} uV; if the stated unit is wrong, pass --unit"
+            advice = f"{hint} would make {median_uv * factor:.3g} uV; if the stated unit is wrong, pass --unit (unit=)"
             break
     else:
         advice = "no change of unit makes sense of it"

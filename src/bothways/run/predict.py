@@ -3,6 +3,7 @@
 import csv
 import io
 import tempfile
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -13,7 +14,7 @@ import numpy as np
 
 from bothways import eeg
 from bothways.config import EVENT_PRESETS, EventConfig, FinetuneConfig, WindowConfig, load_config, validate
-from bothways.errors import UserError
+from bothways.errors import BothwaysWarning, UserError
 from bothways.files import check_output, new_folder, write_json, write_text
 from bothways.model import Model
 from bothways.progress import progress
@@ -85,6 +86,12 @@ def predict(
     if stride_s is not None:
         windows = validate(WindowConfig, settings.windows.model_dump() | {"stride_s": stride_s}, "predict")
         settings = settings.model_copy(update={"windows": windows})
+        if stride_s * model.config.signal.sfreq_hz < 1:
+            shortest_s = 1 / model.config.signal.sfreq_hz
+            raise UserError(f"--stride-s: expected a sample ({shortest_s:g} s) or more, got {stride_s:g}; raise it")
+        if stride_s > windows.window_s:
+            rest = f"{stride_s - windows.window_s:g} s after each window of {windows.window_s:g} s get no answer"
+            warnings.warn(f"--stride-s {stride_s:g}: {rest}", BothwaysWarning, stacklevel=2)
     rules = _event_rules(settings, events, changes)
     signal = with_mains(run, model.config.signal, notch_hz, "predict")
     check_output(out, overwrite=overwrite, inputs=(*files, run))
