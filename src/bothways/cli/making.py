@@ -54,4 +54,4 @@ def paste(
         f"{len(made)} recordings of {people} people, {seconds / 60:.1f} minutes: {events} events, {shams} sham joins; "
         f"{unused_s / 60:.1f} labelled minutes without a place"
     )
-    out.print(f"written: {result['out']}/, with labels.csv and joins.csv")
+    out.print(f"written: {result['out']}/, with labels.csv, pieces.csv and joins.csv")

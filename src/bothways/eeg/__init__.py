@@ -28,7 +28,7 @@ from bothways.eeg.landmarks import landmarks
 from bothways.eeg.moments import Moments, Trace
 from bothways.eeg.montages import TEN_TWENTY, BipolarStore, in_other_unit, showing, ten_twenty
 from bothways.eeg.objects import from_array, from_braindecode, from_mne
-from bothways.eeg.pasting import DEAD_UV, Laid, Piece, arrange, cut_pieces, live_runs, paste
+from bothways.eeg.pasting import DEAD_UV, Laid, Piece, arrange, cut_pieces, levelled, live_runs, paste
 from bothways.eeg.patches import PatchEmbedding, build_embedding
 from bothways.eeg.preparing import prepare
 from bothways.eeg.preprocess import SCALE_SAMPLES, preprocess
@@ -91,6 +91,7 @@ __all__ = [
     "labelled_seconds",
     "labels_from_events",
     "landmarks",
+    "levelled",
     "live_runs",
     "load",
     "parse_label",

@@ -2,7 +2,7 @@
 
 What a model could find instead of the events is taken away where that can be done:
 
-- *Level*: each source has its own median taken off, channel by channel.
+- *Level*: each source has the median of its stretches taken off, channel by channel (`levelled`).
 - *Edges*: neighbours overlap by the length of a join. The one fades out by a cosine while the other fades in by a sine.
   The squares of the two add up to 1, so two signals that know nothing of each other keep their power: there is neither
   a step, which would show at all frequencies, nor the hollow that a straight fade leaves. An event begins and ends in
@@ -61,7 +61,7 @@ def live_runs(recording: Recording, start: int, stop: int) -> list[tuple[int, in
     `BESIDE_S` next to it, where filters ring. A single dead channel is the recording's own and stays.
     """
     n = recording.data_uv.shape[1]
-    reach, beside = (max(round(s * recording.sfreq_hz), 1) for s in (DEAD_S, BESIDE_S))
+    reach, beside = 2 * round(DEAD_S * recording.sfreq_hz / 2) + 1, round(BESIDE_S * recording.sfreq_hz)
     first = max(start - 2 * reach, 0)
     here = np.asarray(recording.data_uv[:, first : min(stop + 2 * reach, n)])
     filled = np.nan_to_num(here)
@@ -117,6 +117,12 @@ def arrange(
     return order
 
 
+def levelled(data_uv: Float32[np.ndarray, "C T"], stretches: Sequence[tuple[int, int]]) -> Float32[np.ndarray, "C T"]:
+    """Returns a source less each channel's median over some stretches; padding outside of them moves no level."""
+    used = np.concatenate([data_uv[:, start:stop] for start, stop in stretches], axis=1)
+    return data_uv - np.median(used, axis=1, keepdims=True)
+
+
 def paste(
     pieces: Sequence[Piece], sources: Sequence[Float32[np.ndarray, "C _"]], join: int
 ) -> tuple[Float64[np.ndarray, "C T"], list[Laid]]:
@@ -124,18 +130,17 @@ def paste(
 
     Args:
         pieces: twice `join` samples long or longer.
-        sources: the recordings' samples in microvolts, in one order of channels.
+        sources: the recordings' samples in microvolts, `levelled`, in one order of channels.
         join: samples that neighbours overlap by; an even number.
 
     Returns:
         The samples in microvolts, and where each piece lies.
     """
-    levels = [np.nanmedian(source, axis=1, keepdims=True) for source in sources]
     fade_in = np.sin((np.arange(join) + 0.5) / max(join, 1) * np.pi / 2)
     out = np.zeros((len(sources[0]), sum(map(len, pieces)) - join * (len(pieces) - 1)))
     laid, at = [], 0
     for number, piece in enumerate(pieces):
-        signal = (sources[piece.source][:, piece.start : piece.stop] - levels[piece.source]).astype(float)
+        signal = sources[piece.source][:, piece.start : piece.stop].astype(float)
         first, last = number == 0, number == len(pieces) - 1
         if not first:
             signal[:, :join] *= fade_in

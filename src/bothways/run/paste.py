@@ -18,7 +18,7 @@ from bothways.errors import UserError
 from bothways.files import check_output, new_folder, write_json, write_text
 
 PASTED = "pasted.json"
-LABELS, JOINS, BASELINE = "labels.csv", "joins.csv", "baseline.csv"
+LABELS, PIECES, JOINS, BASELINE = "labels.csv", "pieces.csv", "joins.csv", "baseline.csv"
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,8 @@ def paste(
     """Makes long recordings with events of recordings that hold one condition each; see `eeg.pasting` for how.
 
     Written are, of each person, `sub-…_run-….edf` (EDF+ with the events as annotations), and for all of them
-    `labels.csv` (`file,onset_s,duration_s,label`: every stretch of a class, the background's too), `joins.csv` (each
+    `labels.csv` (`file,onset_s,duration_s,label`: every stretch of a class, the background's too), `pieces.csv` (each
+    piece, and from which file and second it is; a calibration has no label), `joins.csv` (each
     join: its middle, the classes on its sides, and whether it is a sham, without an event on either), with a baseline
     `baseline.csv`, and `pasted.json` (what this function returns).
 
@@ -132,7 +133,7 @@ def paste(
         )
     calibration = [] if baseline is None else eeg.read_spans(baseline).rows
     people = _people(eeg.scan(paths, subject_from), [*given.rows, *calibration], unit)
-    made, left_out, rows, joins, baselines = [], {}, [], [], []
+    made, left_out, rows, pieces, joins, baselines = [], {}, [], [], [], []
     with new_folder(out, overwrite=overwrite) as folder:
         for subject, person in sorted(people.items()):
             if why := _lacks(person, rules):
@@ -147,6 +148,7 @@ def paste(
                     folder / file, data_uv, person.recordings[0].ch_names, sfreq_hz, events, subject
                 )
                 rows += [(file, *row) for row in stretches]
+                pieces += [(file, *piece) for piece in _pieces(laid, person, rules, sfreq_hz)]
                 of_file = _joins(laid, sfreq_hz, background)
                 joins += [(file, *join) for join in of_file]
                 if calm := [one for one in laid if not one.piece.label]:
@@ -166,6 +168,8 @@ def paste(
             subject, why = next(iter(left_out.items()))
             raise UserError(f"{labels}: nobody has what a recording is made of, e.g. {subject}: {why}; label more")
         _write_csv(folder / LABELS, ("file", "onset_s", "duration_s", "label"), rows)
+        columns = ("file", "onset_s", "duration_s", "label", "from_file", "from_s")
+        _write_csv(folder / PIECES, columns, pieces)
         _write_csv(folder / JOINS, ("file", "at_s", "before", "after", "kind"), joins)
         if baselines:
             _write_csv(folder / BASELINE, ("file", "onset_s", "duration_s"), baselines)
@@ -286,8 +290,12 @@ def _pasted(person: _Person, rules: Rules, subject: str, number: int) -> tuple[n
         kinds[kind].append(piece)
     background, events = (eeg.cut_pieces(kinds[kind], shortest, longest, draw) for kind in ("background", "events"))
     pieces = eeg.arrange(kinds["calibration"], background, events, draw)
-    sources = [np.asarray(recording.data_uv[:, :]) for recording in person.recordings]
-    data_uv, laid = eeg.paste(pieces, sources, 2 * round(rules.join_s * sfreq_hz / 2))
+    sources = []
+    for source, recording in enumerate(person.recordings):
+        stretches = [(piece.start, piece.stop) for piece in person.stretches if piece.source == source]
+        whole = np.asarray(recording.data_uv[:, :])
+        sources.append(eeg.levelled(whole, stretches) if stretches else whole)
+    data_uv, laid = eeg.paste(pieces, sources, _join(rules, sfreq_hz))
     stop = data_uv.shape[1] // sfreq_hz * sfreq_hz  # the last piece is background of a second or more
     *others, last = laid
     return data_uv[:, :stop], [*others, Laid(last.piece, last.start, stop)], sfreq_hz
@@ -302,6 +310,25 @@ def _stretches(laid: Sequence[Laid], sfreq_hz: int) -> list[tuple[float, float, 
         else:
             spans.append([one.start, one.stop, one.piece.label])
     return [(start / sfreq_hz, (stop - start) / sfreq_hz, label) for start, stop, label in spans if label]
+
+
+def _pieces(
+    laid: Sequence[Laid], person: _Person, rules: Rules, sfreq_hz: int
+) -> list[tuple[float, float, str, str, float]]:
+    """Returns (onset_s, duration_s, class, source, onset_s in it) of each piece, without the first half of its join."""
+    told = []
+    for number, one in enumerate(laid):
+        source = person.recordings[one.piece.source]
+        first = one.piece.start + (_join(rules, sfreq_hz) // 2 if number else 0)
+        from_s = eeg.true_time_s(first / sfreq_hz, source.segments, source.sfreq_hz)
+        lasts_s = (one.stop - one.start) / sfreq_hz
+        told.append((one.start / sfreq_hz, lasts_s, one.piece.label, person.files[one.piece.source], from_s))
+    return told
+
+
+def _join(rules: Rules, sfreq_hz: int) -> int:
+    """Samples of a join, an even number."""
+    return 2 * round(rules.join_s * sfreq_hz / 2)
 
 
 def _joins(laid: Sequence[Laid], sfreq_hz: int, background: str) -> list[tuple[float, str, str, str]]:
