@@ -1,14 +1,11 @@
-"""Labels of moments and of one trial from a recording's own annotations: T0, T1, T2 of motor imagery (BCI2000)."""
+"""Labels of moments from a recording's own annotations: T0, T1, T2 of motor imagery (BCI2000)."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bothways import run
-from bothways.eeg import read_recording, write_edf_recording
-from bothways.errors import UserError
 from people import CHANNELS, TINY, alpha_uv
 from recordings import write_edf
 
@@ -16,12 +13,8 @@ SETTINGS = [
     *TINY, "windows.window_s=5", "windows.stride_s=4", "windows.jitter_s=1", "patches.patch_s=0.5",
     "patches.spectrum_hz=[4.0, 40.0]", "training.batch_size=16", "training.learning_rate=3e-3",
 ]  # fmt: skip
-LEFT = ['labels.map={"T1"="left"}', 'labels.background="rest"', "windows.stride_s=1"]
-"""The left hand alone is an event: between two trials is no room for a window without any."""
-ROUNDED = pytest.mark.filterwarnings("ignore:.*labelled stretches reach up to:bothways.errors.BothwaysWarning")
-"""The real run's onsets are rounded to hundredths."""
 PERIOD_S, REST_S = 6.5, 1.375
-"""A trial follows on each rest, as in the real run; 3 s of movement, so that a window of 5 s can hold one."""
+"""A trial follows on each rest, as in the real run."""
 
 
 @pytest.fixture(scope="module")
@@ -61,67 +54,3 @@ def test_moments_of_trials_are_told_apart_in_new_people(runs: Path, tmp_path: Pa
     found = run.evaluate(tmp_path / "run")
     assert found["model"]["balanced_accuracy"] > 0.6  # of three classes, chance 0.33
     assert found["events"] is None  # T0 is a class with a beginning and an end, no time is background
-
-
-@pytest.mark.slow
-def test_the_trial_in_a_window_is_found_in_new_people(runs: Path, tmp_path: Path) -> None:
-    tuned(runs, tmp_path / "run", 'task="event"', *LEFT, "training.steps=200")
-    rules = ("before_s=0.5", "after_s=0.5", "merge_s=0.5")
-    found = run.evaluate(tmp_path / "run", event_rules=rules)
-    assert found["classes"] == ["left", "rest"]
-    assert found["model"]["spans"]["n"] > 3
-    assert found["model"]["spans"]["onset_error_s"] <= 1
-    assert found["event_rules"] == {"before_s": 0.5, "after_s": 0.5, "merge_s": 0.5, "split_s": 300.0}
-    assert found["events"]["left"]["pooled"]["n_reference"] == 5 * len(found["split"]["test"])
-
-
-@pytest.fixture(scope="module")
-def real(shared: Path) -> Path:
-    return shared / "data" / "eeg_formats" / "edf_plus_annotated" / "motor_imagery_T0T1T2.edf"
-
-
-@ROUNDED
-def test_one_person_is_not_divided_by_itself(real: Path, tmp_path: Path) -> None:
-    run.prepare([real], tmp_path / "store")
-    settings = [*SETTINGS, 'task="moment"']
-    plan = run.finetune("scratch", tmp_path / "store", "events", tmp_path / "run", changes=settings, dry_run=True)
-    (counted,) = plan["counts"]["all"].values()
-    assert min(counted.values()) > 40
-    assert any(note.startswith("a split needs 3 people or more, got 1") for note in plan["notes"])
-    with pytest.raises(UserError, match="got 1"):
-        run.finetune("scratch", tmp_path / "store", "events", tmp_path / "run", changes=settings)
-
-
-@pytest.fixture(scope="module")
-def halves(real: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The real run cut in two, each half under a name of its own: what is measured is no other person, and said so."""
-    folder = tmp_path_factory.mktemp("halves")
-    recording = read_recording(real)
-    (folder / "data").mkdir()
-    for number, name in enumerate(("first", "second")):
-        begin_s = 62 * number
-        events = [
-            (max(e.onset_s, begin_s) - begin_s, e.duration_s, e.label)
-            for e in recording.events
-            if begin_s <= e.onset_s and e.onset_s + e.duration_s <= begin_s + 62
-        ]
-        here = recording.data_uv[:, 62 * 128 * number : 62 * 128 * (number + 1)].astype(float)
-        write_edf_recording(folder / "data" / f"sub-{name}.edf", here, recording.ch_names, 128, events)
-    run.prepare([folder / "data"], folder / "store", changes=["notch_hz=60"])
-    note = "halves of one recording of one person: says nothing of other people"
-    split = {"train": ["first"], "validation": [], "test": ["second"], "note": note}
-    (folder / "split.json").write_text(json.dumps(split))
-    return folder
-
-
-@ROUNDED
-@pytest.mark.slow
-@pytest.mark.parametrize("task", ["moment", "event"])
-def test_a_run_divided_within_a_person_says_so(halves: Path, tmp_path: Path, task: str) -> None:
-    changes = [
-        f'task="{task}"', *LEFT, 'patches.tokens="all_channels"', "windows.window_s=6.5", "training.steps=150",
-    ]  # fmt: skip
-    tuned(halves, tmp_path / "run", *changes, split=halves / "split.json")
-    found = run.evaluate(tmp_path / "run", event_rules=["before_s=0.5", "after_s=0.5", "merge_s=0.5"])
-    assert found["split"]["note"] == "halves of one recording of one person: says nothing of other people"
-    print(task, found["model"]["balanced_accuracy"], found["model"].get("spans"), found["events"])

@@ -130,7 +130,7 @@ def test_the_example_recordings(bothways: Callable[..., Any], example_data: Path
     ]  # fmt: skip
     code, printed, _ = bothways("eeg", "paste", *where, "--out", tmp_path / "long", "--overwrite")
     assert code == 0
-    assert "note: 4.4 s of 2 recordings hold no signal" in printed
+    assert "note: 4.5 s of 2 recordings hold no signal" in printed
     assert "2 recordings of 2 people, " in printed
     assert ": 4 events, " in printed
     report = run.check([tmp_path / "long"])
