@@ -97,7 +97,7 @@ def test_each_recipe_runs(recipe: Path, chain: Chain, tmp_path: Path) -> None:
     if recipe.stem in ("moments-finetune", "events-finetune"):  # of recordings with events in them
         (tmp_path / "two.csv").write_text(chain.labels.read_text().replace(",open", ",rest"))
         long = tmp_path / "long"
-        run.paste([chain.data], tmp_path / "two.csv", long, shortest_s=2, longest_s=4)
+        run.paste([chain.data], tmp_path / "two.csv", long, recordings=4, shortest_s=2, longest_s=4)
         (tmp_path / "calm.csv").write_text(
             "file,onset_s,duration_s\n" + "".join(f"sub-{n}_run-1.edf,0,2\n" for n in range(6))
         )
