@@ -127,6 +127,7 @@ OURS = (
     "training.json",
     "metrics.jsonl",
     "splits.json",
+    "pasted.json",
 )
 """One of these lies in every folder that a command writes: only such a folder is ever replaced."""
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP}

@@ -93,12 +93,21 @@ def test_each_recipe_runs(recipe: Path, chain: Chain, tmp_path: Path) -> None:
     store = tmp_path / "store"
     run.prepare([chain.data], store, baseline=chain.baseline)
     tiny = ["training.steps=2", "windows.window_s=4", "windows.stride_s=4"]
-    out = tmp_path / "run"
+    out, labels = tmp_path / "run", chain.labels
+    if recipe.stem in ("moments-finetune", "events-finetune"):  # of recordings with events in them
+        (tmp_path / "two.csv").write_text(chain.labels.read_text().replace(",open", ",rest"))
+        long = tmp_path / "long"
+        run.paste([chain.data], tmp_path / "two.csv", long, recordings=4, shortest_s=2, longest_s=4)
+        (tmp_path / "calm.csv").write_text(
+            "file,onset_s,duration_s\n" + "".join(f"sub-{n}_run-1.edf,0,2\n" for n in range(6))
+        )
+        store, labels = tmp_path / "long-store", long / "labels.csv"
+        run.prepare([long], store, baseline=tmp_path / "calm.csv")
     if recipe.stem.endswith("pretrain"):
         made = run.pretrain(store, out, recipe=recipe, changes=tiny)
         kind: type[PretrainConfig] | type[FinetuneConfig] = PretrainConfig
     else:
-        made = run.finetune("scratch", store, chain.labels, out, recipe=recipe, changes=tiny)
+        made = run.finetune("scratch", store, labels, out, recipe=recipe, changes=tiny)
         kind = FinetuneConfig
     assert made["parameters"]["total"] > 10_000
     # What is kept with the run is the recipe, filled in.

@@ -7,7 +7,8 @@ import pytest
 
 from bothways import run
 from bothways.errors import BothwaysWarning, UserError
-from people import TINY, WINDOWS, Chain
+from people import CHANNELS, TINY, WINDOWS, Chain, alpha_uv
+from recordings import write_edf
 
 
 def test_one_split_keeps_people_unseen_by_both_trainings(chain: Chain, tmp_path: Path) -> None:
@@ -91,3 +92,10 @@ def test_a_head_of_other_classes_starts_anew(chain: Chain, tmp_path: Path) -> No
     assert set(other["load_report"]["other_classes"]) == {"heads.sequence.linear.weight", "heads.sequence.linear.bias"}
     assert other["load_report"]["missing"] == same["load_report"]["missing"] == []
     assert same["load_report"]["other_classes"] == []
+
+
+def test_a_stride_beyond_the_window_is_said(chain: Chain, tmp_path: Path) -> None:
+    new = write_edf(tmp_path / "new" / "sub-9_closed.edf", alpha_uv("closed", 99), CHANNELS)
+    with pytest.warns(BothwaysWarning, match="--stride-s 10: 7 s after each window of 3 s get no answer"):
+        result = run.predict(chain.finetuned, [new], tmp_path / "out", stride_s=10.0)
+    assert (result["recordings"][0]["windows"], result["recordings"][0]["uncovered_s"]) == (3, 21.0)

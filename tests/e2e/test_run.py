@@ -183,13 +183,6 @@ def test_predictions_of_a_new_recording(chain: Chain, tmp_path: Path) -> None:
     )
 
 
-def test_a_stride_beyond_the_window_is_said(chain: Chain, tmp_path: Path) -> None:
-    new = write_edf(tmp_path / "new" / "sub-9_closed.edf", alpha_uv("closed", 99), CHANNELS)
-    with pytest.warns(BothwaysWarning, match="--stride-s 10: 7 s after each window of 3 s get no answer"):
-        result = run.predict(chain.finetuned, [new], tmp_path / "out", stride_s=10.0)
-    assert (result["recordings"][0]["windows"], result["recordings"][0]["uncovered_s"]) == (3, 21.0)
-
-
 def test_predictions_are_those_of_the_evaluation(chain: Chain, tmp_path: Path) -> None:
     (subject,) = chain.results["finetune"]["split"]["test"]
     result = run.predict(chain.finetuned, [chain.data / f"sub-{subject}"], tmp_path / "out")

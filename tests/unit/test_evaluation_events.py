@@ -136,3 +136,14 @@ def test_scores_and_subjects_belong_together() -> None:
         score_subjects([], ["a", "b"])
     with pytest.raises(UserError, match="at least one recording"):
         score_subjects([], [])
+
+
+def test_rules_are_changed_by_name() -> None:
+    assert EventRules.of([]) == EventRules(30.0, 60.0, 90.0, 300.0)
+    assert EventRules.of(["before_s=1", "merge_s=0"]) == EventRules(1.0, 60.0, 0.0, 300.0)
+
+
+@pytest.mark.parametrize("change", ["before=1", "before_s", "before_s=-1", "after_s=nan", "merge_s=inf", "split_s=0"])
+def test_what_is_no_rule_is_refused(change: str) -> None:
+    with pytest.raises(UserError, match=rf"with a name of before_s, after_s, merge_s, split_s, got '{change}'"):
+        EventRules.of([change])

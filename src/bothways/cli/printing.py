@@ -145,7 +145,8 @@ def print_evaluation(result: dict[str, Any]) -> None:
             "false_alarms_per_24h": "false alarms per 24 h",
         }
         told = [f"{title} {number(found[rate] and found[rate]['mean'])}" for rate, title in rates.items()]
-        out.print(f"events {name} (SzCORE, mean of {counted(found['n_subjects'], *PEOPLE)}): {', '.join(told)}")
+        rules = ", ".join(f"{rule} {seconds:g}" for rule, seconds in result["event_rules"].items())
+        out.print(f"events {name} ({rules}; mean of {counted(found['n_subjects'], *PEOPLE)}): {', '.join(told)}")
     print_temperature(result["temperature"])
     print_overlap(result["pretraining_overlap"], "test" if result["part"] == "test" else "validation")
     for note in result["notes"]:

@@ -8,6 +8,7 @@ from bothways.eeg.export import (
     EDF_YEARS,
     write_bids_events,
     write_edf_annotations,
+    write_edf_recording,
     write_events_csv,
     write_trace_npy,
     write_trace_parquet,
@@ -27,6 +28,7 @@ from bothways.eeg.landmarks import landmarks
 from bothways.eeg.moments import Moments, Trace
 from bothways.eeg.montages import TEN_TWENTY, BipolarStore, in_other_unit, showing, ten_twenty
 from bothways.eeg.objects import from_array, from_braindecode, from_mne
+from bothways.eeg.pasting import DEAD_UV, Laid, Piece, arrange, cut_pieces, levelled, live_runs, paste
 from bothways.eeg.patches import PatchEmbedding, build_embedding
 from bothways.eeg.preparing import prepare
 from bothways.eeg.preprocess import SCALE_SAMPLES, preprocess
@@ -41,6 +43,7 @@ from bothways.eeg.windows import cut_windows, labelled_seconds
 
 __all__ = [
     "CLIP",
+    "DEAD_UV",
     "EDF_YEARS",
     "EVENTS",
     "MOST_MISSING",
@@ -50,10 +53,12 @@ __all__ = [
     "BipolarStore",
     "Event",
     "Found",
+    "Laid",
     "LeftOut",
     "Moments",
     "Note",
     "PatchEmbedding",
+    "Piece",
     "PredictedEvent",
     "Recording",
     "Segment",
@@ -64,11 +69,13 @@ __all__ = [
     "Trace",
     "WindowSource",
     "Windows",
+    "arrange",
     "as_paths",
     "assess",
     "baseline_spans",
     "build_embedding",
     "check",
+    "cut_pieces",
     "cut_windows",
     "ends_with",
     "find_events",
@@ -84,8 +91,11 @@ __all__ = [
     "labelled_seconds",
     "labels_from_events",
     "landmarks",
+    "levelled",
+    "live_runs",
     "load",
     "parse_label",
+    "paste",
     "prepare",
     "preprocess",
     "read_labels",
@@ -105,6 +115,7 @@ __all__ = [
     "windows_with_events",
     "write_bids_events",
     "write_edf_annotations",
+    "write_edf_recording",
     "write_events_csv",
     "write_trace_npy",
     "write_trace_parquet",

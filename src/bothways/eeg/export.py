@@ -1,8 +1,9 @@
-"""What a model found, in files that others open: CSV, BIDS, EDF+ annotations, NumPy, Parquet. Each is atomic."""
+"""What a model found, and what was made, in files that others open: CSV, BIDS, EDF+, NumPy, Parquet. Each is atomic."""
 
 import csv
 import io
 import json
+import math
 import unicodedata
 from collections.abc import Sequence
 from datetime import datetime, time
@@ -14,6 +15,7 @@ import edfio
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from jaxtyping import Float64
 
 from bothways.eeg.events import PredictedEvent
 from bothways.eeg.moments import Trace
@@ -99,6 +101,50 @@ def write_edf_annotations(path: Path, events: Sequence[PredictedEvent], start: d
     )
     if not annotations:
         made.drop_annotations("nothing")  # edfio makes no file without any, but a file without any is valid
+    content = io.BytesIO()
+    made.write(content)
+    write_bytes(path, content.getvalue())
+
+
+def write_edf_recording(
+    path: Path,
+    data_uv: Float64[np.ndarray, "C T"],
+    ch_names: Sequence[str],
+    sfreq_hz: int,
+    events: Sequence[tuple[float, float, str]],
+    subject: str = "X",
+) -> None:
+    """Writes a recording with its events as EDF+C: 16 bit, one symmetric range a channel, no date.
+
+    Args:
+        path: the file.
+        data_uv: microvolts; whole seconds of it.
+        ch_names: up to 16 letters each.
+        sfreq_hz: samples in a second.
+        events: (onset_s, duration_s, label).
+        subject: code of the person.
+
+    Raises:
+        UserError: a name or label that EDF cannot hold.
+    """
+    if odd := [name for name in ch_names if len(name) > 16 or not (name.isascii() and name.isprintable())]:
+        raise UserError(f"{path.name}: expected channel names of up to 16 ASCII letters, got {odd[0]!r}; rename it")
+    signals = []
+    for row, name in zip(data_uv, ch_names):
+        top = max(math.ceil(np.abs(row).max()), 1)
+        signals.append(
+            edfio.EdfSignal(
+                row, sfreq_hz, label=name, physical_dimension="uV", physical_range=(-top, top),
+                digital_range=(-32767, 32767),
+            )
+        )  # fmt: skip
+    made = edfio.Edf(
+        signals,
+        patient=edfio.Patient(code=subject),
+        recording=edfio.Recording(equipment_code="bothways"),
+        data_record_duration=1,
+        annotations=[edfio.EdfAnnotation(round(a, 6), round(n, 6), _checked(label)) for a, n, label in events],
+    )
     content = io.BytesIO()
     made.write(content)
     write_bytes(path, content.getvalue())

@@ -1,7 +1,7 @@
 """Found events against true ones, by the rules of SzCORE (Dan et al. 2024, Epilepsia), and sample by sample."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,26 @@ class EventRules:
     after_s: float = 60.0
     merge_s: float = 90.0
     split_s: float = 300.0
+
+    @classmethod
+    def of(cls, changes: Sequence[str]) -> "EventRules":
+        """Returns SzCORE's rules with some changed, each `name=seconds`; those of seizures suit no event of seconds.
+
+        Raises:
+            UserError: no such rule, or no number of seconds (0 or more; `split_s`: 0.1 or more).
+        """
+        rules: dict[str, float] = {}
+        for change in changes:
+            name, _, text = change.partition("=")
+            try:
+                seconds = float(text)
+            except ValueError:
+                seconds = np.nan
+            if name not in asdict(cls()) or not (0.1 if name == "split_s" else 0) <= seconds < np.inf:
+                known = ", ".join(asdict(cls()))
+                raise UserError(f"event rule: expected NAME=SECONDS with a name of {known}, got {change!r}")
+            rules[name] = seconds
+        return cls(**rules)
 
 
 SZCORE = EventRules()

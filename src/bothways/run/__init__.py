@@ -7,6 +7,7 @@ from bothways.run.embed import embed
 from bothways.run.evaluate import evaluate
 from bothways.run.finetune import finetune
 from bothways.run.label_curve import label_curve
+from bothways.run.paste import paste
 from bothways.run.predict import predict
 from bothways.run.prepare import prepare
 from bothways.run.pretrain import pretrain
@@ -25,6 +26,7 @@ __all__ = [
     "finetune",
     "label_curve",
     "load_pretrained",
+    "paste",
     "predict",
     "prepare",
     "pretrain",

@@ -1,5 +1,7 @@
 """`bothways eeg evaluate`."""
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ from bothways import eeg
 from bothways.config import PatchConfig
 from bothways.errors import UserError
 from bothways.evaluation import (
+    EventRules,
     chance,
     classification_metrics,
     compare_arms,
@@ -41,7 +44,9 @@ from bothways.training import (
 EVALUATION = {"test": "evaluation.json", "validation": "evaluation-validation.json"}
 
 
-def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "test") -> dict[str, Any]:
+def evaluate(
+    run: str | Path, *, data: str | Path | None = None, part: str = "test", event_rules: Sequence[str] = ()
+) -> dict[str, Any]:
     """Measures a fine-tuned run on people it was not trained on, beside controls on the same split.
 
     The controls: chance, majority, band power + logistic regression (of the channels that all recordings have), and
@@ -52,14 +57,16 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
         run: a fine-tuned run.
         data: its store, where it has moved.
         part: `test` or `validation`.
+        event_rules: what counts as one event and as found where it is not as SzCORE has it for seizures:
+            `name=seconds` of `evaluation.EventRules`.
 
     Returns:
         `run`, `part`, `split`, `classes`, `task`, `model` and `controls` (see `evaluation.classification_metrics`; of
         events also `spans`, see `evaluation.span_metrics`), `levels`
         (`model` and each control per recording, per subject and within subjects: `evaluation.metrics_by_level`),
-        `events` (where some time is background: `predict`'s events by SzCORE's rules, `evaluation.score_subjects` of
-        each class), `comparisons` (the model with each control: `evaluation.compare_arms`), `temperature` (of the
-        model, fitted on `n` windows of `n_subjects` validation people, none of whom is tested:
+        `events` (where some time is background: `predict`'s events by `event_rules`, `evaluation.score_subjects` of
+        each class), `event_rules`, `comparisons` (the model with each control: `evaluation.compare_arms`),
+        `temperature` (of the model, fitted on `n` windows of `n_subjects` validation people, none of whom is tested:
         `evaluation.temperature_scaling`),
         `pretraining_overlap` (how all that the weights were trained on before touches the tested people, see
         `leaks.pretraining_overlap`), `load_report`,
@@ -69,6 +76,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
         UserError: no such run or store, another contract, nobody in that part, or a person or recording of another
             part in it (see `leaks.check_split`).
     """
+    scoring = EventRules.of(event_rules)
     opened = open_tested(run, data, part)
     run, manifest, settings, split = opened.run, opened.manifest, opened.settings, opened.split
     store, model, windows, tested, notes = opened.store, opened.model, opened.windows, opened.tested, opened.notes
@@ -116,7 +124,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
     events = None
     if any(row.onset_s is not None for row in rows):
         try:
-            events = event_scores(model, sources, np.unique(tested.recording).tolist(), rows, settings)
+            events = event_scores(model, sources, np.unique(tested.recording).tolist(), rows, settings, scoring)
         except UserError as problem:
             notes.append(f"no scores of events: {problem}")
     # The validation people say nothing of themselves.
@@ -138,6 +146,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
         },
         "comparisons": compare_arms(tested.label, arms, tested.subject, reference="model"),
         "events": events,
+        "event_rules": asdict(scoring),
         "temperature": _temperature(model, sources, held_out, what, tested.label, arms["model"]),
         "pretraining_overlap": pretraining_overlap(pretraining, store, getattr(split, part), split),
         "load_report": model.load_report.as_dict(),

@@ -8,7 +8,15 @@ import numpy as np
 from bothways import eeg
 from bothways.config import EventConfig, FinetuneConfig, HeadConfig, LabelConfig, Task
 from bothways.errors import UserError
-from bothways.evaluation import best_spans, classification_metrics, score_events, score_subjects, span_metrics
+from bothways.evaluation import (
+    SZCORE,
+    EventRules,
+    best_spans,
+    classification_metrics,
+    score_events,
+    score_subjects,
+    span_metrics,
+)
 from bothways.model import Model
 from bothways.run.common import Sources, usable
 from bothways.training import class_probabilities, infer, moment_probabilities, span_probabilities
@@ -156,9 +164,14 @@ def over_time(
 
 
 def event_scores(
-    model: Model, sources: Sources, recordings: Sequence[int], rows: Sequence[eeg.Span], settings: FinetuneConfig
+    model: Model,
+    sources: Sources,
+    recordings: Sequence[int],
+    rows: Sequence[eeg.Span],
+    settings: FinetuneConfig,
+    scoring: EventRules = SZCORE,
 ) -> dict[str, Any] | None:
-    """Finds events as `predict` does by itself and scores them by SzCORE's rules; None where no time is background.
+    """Finds events as `predict` does by itself and scores them by rules; None where no time is background.
 
     Returns:
         Of each class but the background `evaluation.score_subjects`.
@@ -183,6 +196,7 @@ def event_scores(
             onsets_s = [eeg.true_time_s(start_s, entry.segments, sfreq_hz) for start_s in spans_s[:, 0].tolist()]
             lasts_s = (spans_s[:, 1] - spans_s[:, 0]).tolist()
             true_s = [(onset_s, onset_s + last_s) for onset_s, last_s in zip(onsets_s, lasts_s)]
-            scores[name].append(score_events(true_s, eeg.spans_s(found, name), end_s, recorded_s=trace.recorded_s))
+            found_s = eeg.spans_s(found, name)
+            scores[name].append(score_events(true_s, found_s, end_s, rules=scoring, recorded_s=trace.recorded_s))
     subjects = [store.recordings[index].subject for index in recordings]
     return {name: score_subjects(some, subjects) for name, some in scores.items()}
