@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from bothways.config.settings import (
     ENCODER_SIZES,
+    FinetuneConfig,
     MaskingConfig,
     PatchConfig,
     PretrainConfig,
@@ -80,6 +81,11 @@ def without_effect(settings: Settings) -> list[str]:
     if isinstance(masking, MaskingConfig) and masking.kind == "random":
         changed("masking.block_space", "positions are hidden singly")
         changed("masking.block_time", "positions are hidden singly")
+    if isinstance(settings, FinetuneConfig):
+        if settings.labels.kind == "number":
+            changed("class_weights", "a number has no classes")
+        else:
+            changed("number_loss", 'it belongs to labels.kind = "number"')
     if isinstance(settings, PretrainConfig):
         changed("windows.min_overlap", "pretraining has no labels")
     return found
