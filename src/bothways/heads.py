@@ -1,4 +1,4 @@
-"""What is read from the encoder: reconstruction, MLM, NSP, a label for the sequence, for each position, a span.
+"""What is read from the encoder: reconstruction, MLM, NSP, a label for the sequence or each position, a span.
 
 Every head says which rows of the encoder's output it reads, turns them into a prediction, and gives its loss as a
 sum and a count, so that a batch split over steps or processes has the loss of the whole batch.
@@ -253,6 +253,44 @@ class Sequence(Head):
         return _cross_entropy(prediction, batch["labels"], self.class_weights)
 
 
+class Number(Sequence):
+    """A number for the whole sequence, standardised by the training data; pooled as a class is."""
+
+    def count(self, embedded: Embedded, batch: Batch) -> Float[Tensor, ""]:
+        """Returns the number of sequences whose number is known."""
+        return (~batch["targets"].isnan()).sum().float()
+
+    def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
+        """Squared or smooth L1 error of `batch["targets"]` [B 1], standardised; NaN does not count."""
+        known = ~batch["targets"].isnan()
+        compare = F.smooth_l1_loss if self.config.loss == "smooth_l1" else F.mse_loss
+        error = compare(prediction[known], batch["targets"][known].to(prediction.dtype), reduction="sum")
+        return LossSum(error, self.count(embedded, batch).to(error.dtype))
+
+    def in_unit(self, prediction: Float[Tensor, "B 1"]) -> Float[Tensor, " B"]:
+        """Returns predictions in the unit of the training labels, in double precision."""
+        return prediction.squeeze(1).double() * self.config.sd + self.config.mean
+
+
+class Several(Sequence):
+    """For each class whether it is there, for the whole sequence; pooled as one class is."""
+
+    def count(self, embedded: Embedded, batch: Batch) -> Float[Tensor, ""]:
+        """Returns the sum of the weights of what is known of each sequence and class."""
+        return self._weights(batch).sum()
+
+    def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
+        """Binary cross-entropy with `batch["targets"]` [B k], 1 = there; NaN does not count."""
+        targets = batch["targets"].nan_to_num().to(prediction.dtype)
+        entropy = F.binary_cross_entropy_with_logits(prediction, targets, reduction="none")
+        total = (entropy * self._weights(batch)).sum()
+        return LossSum(total, self.count(embedded, batch).to(total.dtype))
+
+    def _weights(self, batch: Batch) -> Float[Tensor, "B k"]:
+        targets = batch["targets"]
+        return torch.where(targets == 1, self.class_weights, 1.0) * ~targets.isnan()
+
+
 def real_moments(embedded: Embedded) -> Bool[Tensor, "B M"]:
     """Returns which moments have a real position; of text, and where a position is a moment of its own, M = L."""
     real = real_positions(embedded)
@@ -367,6 +405,8 @@ def build_head(config: HeadConfig, encoder: EncoderConfig, vocab_size: int | Non
         "cls_reconstruction": ClsReconstruction,
         "nsp": NextSentence,
         "sequence": Sequence,
+        "number": Number,
+        "several": Several,
         "position": Position,
         "span": Span,
     }

@@ -133,6 +133,8 @@ class EEGClassifier(ClassifierMixin, BaseEstimator):
         training: dict[str, Any] = {"steps": int(self.n_steps), "batch_size": int(self.batch_size), "seed": seed}
         training |= {"learning_rate": float(self.learning_rate)}
         settings = load_config(FinetuneConfig, None, self.changes, training=training)
+        if settings.labels.kind != "classes":
+            raise InputError(f'labels.kind: a classifier tells classes, got "{settings.labels.kind}"; leave it out')
         if settings.training.batch_size == "auto":
             raise InputError("batch_size: expected a number, got 'auto'; set it")
         names = tuple(map(str, self.classes_.tolist()))

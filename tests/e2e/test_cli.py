@@ -21,7 +21,7 @@ from models import FORMS
 from people import CHANNELS, TINY, WINDOWS, Chain, alpha_uv, write_people
 from recordings import noise_uv, write_edf
 
-EEG = ("check", "prepare", "split", "pretrain", "finetune", "evaluate", "compare", "predict", "embed", "probe")
+EEG = ("check", "paste", "prepare", "split", "pretrain", "finetune", "evaluate", "compare", "predict", "embed", "probe")
 CURVES = ("labels", "channels")
 Call = Callable[..., tuple[int, str, str]]
 

@@ -22,6 +22,7 @@ from bothways.cli.printing import (
     print_json,
     print_loaded,
     print_notes,
+    print_predicted,
     print_training,
     print_validation,
     print_windows,
@@ -272,7 +273,8 @@ def finetune(
 ) -> None:
     """Train a label for each window, read from [CLS]; a run that was stopped goes on.
 
-    Says first how many windows of each class everybody has.
+    Says first how many windows of each class everybody has. With --set labels.kind=number a label is a number (an age),
+    with labels.kind=several any number of classes.
     """
     from bothways import run
 
@@ -369,7 +371,7 @@ def predict(
     overwrite: Overwrite = False,
     json: AsJson = False,
 ) -> None:
-    """Predict new recordings: windows, probabilities over time, events (CSV, BIDS, EDF+).
+    """Predict new recordings: windows, probabilities (or numbers) over time, events (CSV, BIDS, EDF+).
 
     Exit 2 if one could not be used (the others are).
     """
@@ -383,15 +385,7 @@ def predict(
         print_json(result)
     else:
         print_loaded(result["load_report"])
-        table = new_table("file", "windows", "predicted", "mean probability", "events", "s without", "written")
-        for r in result["recordings"]:
-            counts = ", ".join(f"{n} {name}" for name, n in r["counts"].items())
-            means = ", ".join(f"{p:.2f} {name}" for name, p in r["mean_probability"].items())
-            table.add_row(
-                r["file"], str(r["windows"]), counts, means, str(len(r["events"])), f"{r['uncovered_s']:g}",
-                str(out_folder / r["csv"]),
-            )  # fmt: skip
-        out.print(table)
+        print_predicted(result, out_folder)
         said: dict[str, list[str]] = {}
         for r in result["recordings"]:
             collect(said, r)

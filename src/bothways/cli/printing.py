@@ -4,6 +4,7 @@ import json
 import sys
 import textwrap
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from rich.cells import cell_len
@@ -78,13 +79,14 @@ def print_notes(said: dict[str, list[str]]) -> None:
 
 def print_windows(plan: dict[str, Any]) -> None:
     """Prints how many windows of each class the people of each part have; a class that one lacks shows as 0."""
-    table = new_table("part", "person", *plan["classes"], title="windows")
-    for part, people in plan["counts"].items():
-        for person, counts in people.items():
-            table.add_row(part, person, *(str(counts[name]) for name in plan["classes"]))
+    people = [(part, person, counts) for part, those in plan["counts"].items() for person, counts in those.items()]
+    columns = list(people[0][2]) if "target" in plan else plan["classes"]
+    table = new_table("part", "person", *columns, title="windows")
+    for part, person, counts in people:
+        table.add_row(part, person, *(f"{counts[name]:.4g}" for name in columns))
     out.print(table)
     for part, counts in plan["windows"].items():
-        shown = ", ".join(f"{n} {name}" for name, n in counts.items())
+        shown = ", ".join(f"{n:.4g} {name}" for name, n in counts.items())
         out.print(f"{part}: {counted(len((plan['split'] or plan['counts'])[part]), *PEOPLE)}, windows: {shown}")
 
 
@@ -108,6 +110,8 @@ def print_training(result: dict[str, Any]) -> None:
 
 def print_evaluation(result: dict[str, Any]) -> None:
     """Prints the run beside its controls, and the run per recording, within people, and how sure it may be."""
+    if "target" in result:
+        return print_target(result)
     columns = {"accuracy": "accuracy", "macro_f1": "macro-F1", "kappa": "kappa", "auroc": "AUROC", "auprc": "AUPRC"}
     table = new_table("", "balanced accuracy", "95 % over people", *columns.values())
     for name, m in {**result["controls"], "this run": result["model"]}.items():
@@ -153,6 +157,77 @@ def print_evaluation(result: dict[str, Any]) -> None:
         out.print(note)
 
 
+def print_target(result: dict[str, Any]) -> None:
+    """Prints a run that tells a number, or several classes at once, beside its controls."""
+    if result["target"]["kind"] == "number":
+        _print_number(result)
+    else:
+        _print_several(result)
+    print_overlap(result["pretraining_overlap"], result["part"])
+    for note in result["notes"]:
+        out.print(note)
+    if result["page"] is not None:
+        out.print(f"written: {result['page']}")
+
+
+def _print_number(result: dict[str, Any]) -> None:
+    columns = {"rmse": "RMSE", "r2": "R²", "pearson": "Pearson", "spearman": "Spearman", "bias": "bias"}
+    heads = ("", "of", "n", "MAE", "95 % over people", *columns.values())
+    table = new_table(*heads, title=result["target"]["name"])
+    for name, m in {**result["controls"], "model": result["model"]}.items():
+        levels = {level: found["metrics"] for level, found in result["levels"][name].items()}
+        for level, found in {"window": m, **levels}.items():
+            if found is not None:
+                table.add_row(
+                    "this run" if name == "model" else name.replace("_", " "), level, str(found["n"]),
+                    number(found["mae"]), between((found["intervals"] or {}).get("mae")).strip(" ()"),
+                    *(number(found[column]) for column in columns),
+                )  # fmt: skip
+    out.print(table)
+    for name, one in result["comparisons"].items():
+        against = f"this run against {name.replace('_', ' ')}, over {one['n']} people"
+        out.print(f"{against}: MAE {one['mean']:+.3g}{between(one)}, p {number(one['p'])}")
+
+
+def _print_several(result: dict[str, Any]) -> None:
+    columns = {"auroc": "AUROC", "auprc": "AUPRC", "precision": "precision", "recall": "recall", "f1": "F1"}
+    arms = {**result["controls"], "this run": result["model"]}
+    table = new_table("class", "", "there", "of", *columns.values(), title="windows")
+    for label in result["classes"]:
+        for name, m in arms.items():
+            one = m["labels"][label]
+            table.add_row(
+                label, name.replace("_", " "), str(one["n_positive"]), str(one["n"]), *(number(one[c]) for c in columns)
+            )
+    out.print(table)
+    for name, m in arms.items():
+        interval_of = between((m["intervals"] or {}).get("macro auroc"))
+        out.print(
+            f"{name.replace('_', ' ')}: macro AUROC {number(m['macro']['auroc'])}{interval_of}, macro F1 "
+            f"{number(m['macro']['f1'])}, all classes right in {number(m['exact_match'])} of {m['n']} windows"
+        )
+    for level, found in result["levels"]["model"].items():
+        if (m := found["metrics"]) is None:
+            out.print(f"this run, per {level}: {found['reason']}")
+        else:
+            macro, exact = number(m["macro"]["auroc"]), number(m["exact_match"])
+            out.print(f"this run, per {level}: macro AUROC {macro}, all classes right in {exact} of {m['n']}")
+
+
+def print_predicted(result: dict[str, Any], out_folder: Path) -> None:
+    """Prints what `predict` says of each recording, and where it is written."""
+    middle = "mean" if result["target"] == "number" else "mean probability"
+    table = new_table("file", "windows", "predicted", middle, "events", "s without", "written")
+    for r in result["recordings"]:
+        counts = ", ".join(f"{n} {name}" for name, n in r.get("counts", {}).items())
+        means = ", ".join(f"{p:.2f} {name}" for name, p in r.get("mean_probability", {}).items())
+        table.add_row(
+            r["file"], str(r["windows"]), counts, number(r["mean_value"]) if "mean_value" in r else means,
+            str(len(r["events"])) if "events" in r else "", f"{r['uncovered_s']:g}", str(out_folder / r["csv"]),
+        )  # fmt: skip
+    out.print(table)
+
+
 def print_temperature(t: dict[str, Any]) -> None:
     """Prints how well the probabilities can be believed, before and after a temperature, or why there is none."""
     said = f"this run, calibration: error {t['before']['ece']:.3f}, log loss {t['before']['log_loss']:.3f}"
@@ -188,8 +263,15 @@ def between(interval: dict[str, Any] | None) -> str:
 
 def print_validation(result: dict[str, Any]) -> None:
     """Prints what a fine-tuning came to on its validation people, and whether they were seen before."""
-    if result["validation"] is not None:
-        measured = result["validation"]
+    measured, kind = result["validation"], result.get("target", {}).get("kind")
+    if measured is not None and kind == "number":
+        out.print(f"validation: MAE {number(measured['mae'])}, R² {number(measured['r2'])}")
+    elif measured is not None and kind == "several":
+        out.print(
+            f"validation: macro AUROC {number(measured['macro']['auroc'])}, all classes right in "
+            f"{number(measured['exact_match'])} of {measured['n']} windows"
+        )
+    elif measured is not None:
         out.print(
             f"validation: balanced accuracy {number(measured['balanced_accuracy'])}, accuracy "
             f"{number(measured['accuracy'])} of {counted(measured['n_subjects'], *PEOPLE)}"

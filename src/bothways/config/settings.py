@@ -9,6 +9,8 @@ Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 Task = Literal["window", "moment", "event"]
 """What is labelled: a window as a whole, each moment (patch) of it, or onset and end of the one event in it."""
+LabelKind = Literal["classes", "number", "several"]
+"""What a label is: one of several classes, a number, or any number of classes at once."""
 
 
 class Settings(BaseModel):
@@ -191,7 +193,9 @@ class ObjectiveConfig(Settings):
 class HeadConfig(Settings):
     """One head of a model; which fields matter depends on `kind`."""
 
-    kind: Literal["reconstruction", "cls_reconstruction", "mlm", "nsp", "sequence", "position", "span"]
+    kind: Literal[
+        "reconstruction", "cls_reconstruction", "mlm", "nsp", "sequence", "number", "several", "position", "span"
+    ]
     weight: Annotated[float, Field(ge=0)] = 1.0
     """Of this head's loss in the sum."""
     features: dict[str, Count] = {}
@@ -199,12 +203,17 @@ class HeadConfig(Settings):
     feature_weights: dict[str, float] = {}
     """Reconstruction: weight of each feature's loss; 1 where not given."""
     loss: Literal["smooth_l1", "mse"] = "smooth_l1"
+    """Reconstruction and number."""
     classes: tuple[str, ...] = ()
-    """Sequence and position heads: names of the classes, in the order of the outputs."""
+    """Sequence, several and position heads: names of the classes, in the order of the outputs; number: its name."""
     class_weights: tuple[Annotated[float, Field(ge=0)], ...] = ()
-    """Of each class in the loss; empty = all count the same."""
+    """Of each class in the loss (several: of its presence, its absence being 1); empty = all count the same."""
+    mean: float = 0.0
+    sd: Positive = 1.0
+    """Number: of the training windows, by which it is standardised; a value is output × `sd` + `mean`."""
     pool: Literal["cls", "mean", "attention"] = "cls"
-    """Sequence head: [CLS], the mean of the other positions, or their sum by a learned query's weights."""
+    """Sequence, number and several: [CLS], the mean of the other positions, or their sum by a learned query's
+    weights."""
     dropout: Fraction = 0.0
 
     @model_validator(mode="after")
@@ -258,8 +267,13 @@ class WindowConfig(Settings):
 
 
 class LabelConfig(Settings):
-    """Which events are which class, and what a moment is that has no label or several."""
+    """What a label is, which events are which class, and what a moment is that has no label or several."""
 
+    kind: LabelKind = "classes"
+    """`classes`: a label is one class. `number`: an age, a score; it is learned standardised by the training windows
+    and predicted in its own unit. `several`: any number of classes at once, with `;` or `|` between them
+    (`spike;slow`); an empty cell says that none of them is there, and so does `;`, also as `background`; labels that
+    overlap hold together. No row, or `n/a`, is no label; of numbers and single classes an empty cell, too."""
     map: dict[str, Annotated[str, Field(min_length=1)]] = {}
     """Label as given -> class: a name, else a regular expression that fits the whole label; upper and lower case
     differ (`(?i)` before a pattern: they do not). A name goes before a pattern, the first of several patterns counts,
@@ -272,6 +286,13 @@ class LabelConfig(Settings):
     """Classes of which the earlier wins where labels overlap, and over those not named; else an overlap is an error."""
     background: Annotated[str, Field(min_length=1)] | None = None
     """Class of all time without a label, e.g. `bckg`; without it such time gives no window."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "LabelConfig":
+        unfit = {"number": ("map", "priority", "background"), "several": ("priority",)}.get(self.kind, ())
+        if odd := [name for name in unfit if getattr(self, name)]:
+            raise ValueError(f'{" and ".join(odd)} have no meaning with kind = "{self.kind}"; leave them out')
+        return self
 
 
 class EventConfig(Settings):
@@ -411,8 +432,20 @@ class FinetuneConfig(Settings):
     head_dropout: Fraction = 0.1
     freeze_encoder: bool = False
     class_weights: Literal["none", "balanced"] = "balanced"
+    """In the loss; `balanced` = all classes weigh the same, or of several at once their presence and absence."""
+    number_loss: Literal["mse", "smooth_l1"] = "mse"
+    """Of `labels.kind = "number"`, in training SD; `smooth_l1` minds errors beyond one SD less."""
     train_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.6
     validation_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.2
     """Shares of the subjects where no split file is given; the rest are tested on."""
     labelled_subjects: Annotated[int, Field(ge=0)] = 0
     """Train on the labels of this many of the split's training subjects, nested by seed; 0 = all."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "FinetuneConfig":
+        if self.task != "window" and self.labels.kind != "classes":
+            raise ValueError(
+                f'task = "{self.task}" needs labels.kind = "classes", got "{self.labels.kind}": numbers, and several '
+                'classes at once, are told of whole windows; use task = "window"'
+            )
+        return self

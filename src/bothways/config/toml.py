@@ -81,8 +81,13 @@ def without_effect(settings: Settings) -> list[str]:
     if isinstance(masking, MaskingConfig) and masking.kind == "random":
         changed("masking.block_space", "positions are hidden singly")
         changed("masking.block_time", "positions are hidden singly")
-    if isinstance(settings, FinetuneConfig) and settings.freeze_encoder:
-        changed("training.head_first", "freeze_encoder lets the head alone learn")
+    if isinstance(settings, FinetuneConfig):
+        if settings.freeze_encoder:
+            changed("training.head_first", "freeze_encoder lets the head alone learn")
+        if settings.labels.kind == "number":
+            changed("class_weights", "a number has no classes")
+        else:
+            changed("number_loss", 'it belongs to labels.kind = "number"')
     if isinstance(settings, PretrainConfig):
         changed("windows.min_overlap", "pretraining has no labels")
     return found

@@ -37,6 +37,7 @@ from bothways.eeg.reconstruction import reconstruction_errors
 from bothways.eeg.recording import Event, Note, Recording, Segment, read_recording, true_time_s, unit_in_uv
 from bothways.eeg.scan import Found, LeftOut, as_paths, ends_with, load, scan
 from bothways.eeg.store import CLIP, Store, StoredRecording
+from bothways.eeg.targets import indicators, number_text, numbers, set_in
 from bothways.eeg.tracks import labelled_moments, windows_with_events
 from bothways.eeg.trials import hold_trials, is_epochs, read_trials, said_of
 from bothways.eeg.windows import cut_windows, labelled_seconds
@@ -86,6 +87,7 @@ __all__ = [
     "from_mne",
     "hold_trials",
     "in_other_unit",
+    "indicators",
     "is_epochs",
     "labelled_moments",
     "labelled_seconds",
@@ -94,6 +96,8 @@ __all__ = [
     "levelled",
     "live_runs",
     "load",
+    "number_text",
+    "numbers",
     "parse_label",
     "paste",
     "prepare",
@@ -105,6 +109,7 @@ __all__ = [
     "reconstruction_errors",
     "said_of",
     "scan",
+    "set_in",
     "showing",
     "spans_s",
     "subject_baselines",

@@ -37,6 +37,8 @@ class WindowSource:
         jitter_s: largest shift of a window's start, within its segment and label.
         task: what is labelled: `window` (`labels` [B]), `moment` (`position_labels` [B M], M = 1 + patches),
             or the onset and end of one `event` (`span_labels` [B 2]; see `tracks.one_event`).
+        codes: the numbers that each label of a window stands for; then `targets` [B t] instead of `labels`, NaN =
+            nothing is known.
         background: the class that is no event.
         baselines: needed where `patches.baseline`. A channel that a subject's baseline lacks is not real in that
             subject's windows; a `BothwaysWarning` names it.
@@ -56,6 +58,7 @@ class WindowSource:
         seed: int = 0,
         jitter_s: float = 0.0,
         task: Task = "window",
+        codes: Float[np.ndarray, "K t"] | None = None,
         background: str | None = None,
         baselines: Baselines | None = None,
     ) -> None:
@@ -63,7 +66,7 @@ class WindowSource:
         self.patch_samples = self._patch_samples()
         self.n_patches = windows.window_samples // self.patch_samples
         self.jitter_samples = round(jitter_s * store.signal.sfreq_hz)
-        self.baselines, self.task = baselines, task
+        self.baselines, self.task, self.codes = baselines, task, codes
         self.background = windows.classes.index(background) if background in windows.classes else None
         self.together = patches.tokens == "all_channels"
         used = np.unique(windows.recording)
@@ -130,6 +133,9 @@ class WindowSource:
     def _labels(
         self, ids: Int[np.ndarray, " B"], recordings: Int[np.ndarray, " B"], starts: list[int]
     ) -> dict[str, Tensor]:
+        if self.codes is not None:
+            label = self.windows.label[ids]
+            return {"targets": torch.from_numpy(np.where(label[:, None] < 0, np.nan, self.codes[label])).float()}
         if self.task == "window":
             return {"labels": torch.from_numpy(np.where(self.windows.label[ids] < 0, IGNORED, self.windows.label[ids]))}
         tracks = [self._track(recording, start) for recording, start in zip(recordings.tolist(), starts)]

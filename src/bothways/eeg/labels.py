@@ -5,7 +5,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from bothways.config import LabelConfig
+from bothways.config import LabelConfig, LabelKind
 from bothways.eeg.annotations import EDF_ENDINGS, read_annotations
 from bothways.eeg.recording import MARKED_BAD, Note, listed
 from bothways.eeg.scan import read_table
 from bothways.eeg.store import Store
+from bothways.eeg.targets import NONE_OF_THEM, number_in, number_text, set_in, set_text
 from bothways.errors import UserError
 
 EVENTS = "events"
@@ -46,7 +47,7 @@ class Span:
         file: name of the recording, or the end of it; "" = every recording of `subject`.
         onset_s: true seconds since the recording's start; None = the whole recording.
         duration_s: seconds.
-        label: the class; None = none.
+        label: the class; None = none. A number, or several classes at once, as `targets` writes them.
         subject: whose.
         channel: where the label is one channel's; a window takes it for all of its channels.
     """
@@ -143,10 +144,11 @@ def find_labels(source: str | Path, store: Store, rules: LabelConfig | None = No
         source: `events` = the recordings' own; an annotations-only EDF, or a folder of them (see
             `annotations.read_annotations`); else a CSV (see `read_labels`).
         store: the prepared recordings.
-        rules: which label is which class, and how long an event lasts that does not say it.
+        rules: what a label is, which is which class, and how long an event lasts that does not say it.
 
     Raises:
-        UserError: nothing can be read there, nothing is left, or two classes differ in case or spaces only.
+        UserError: nothing can be read there, nothing is left, two classes differ in case or spaces only, or what
+            should be a number is none.
     """
     rules = rules or LabelConfig()
     if str(source) == EVENTS:
@@ -158,7 +160,7 @@ def find_labels(source: str | Path, store: Store, rules: LabelConfig | None = No
         annotated, notes = read_annotations(path, [(r.file, r.meas_date) for r in store.recordings])
         rows = [Span(one.file, *event) for one in annotated for event in one.events]
         return _as_classes(Spans(rows, notes), rules, str(path))
-    return _as_classes(read_labels(path, rules.duration_s, rules.column), rules, str(path))
+    return _as_classes(read_labels(path, rules.duration_s, rules.column, rules.kind), rules, str(path))
 
 
 def labels_from_events(store: Store, rules: LabelConfig | None = None) -> Spans:
@@ -184,13 +186,12 @@ def labels_from_events(store: Store, rules: LabelConfig | None = None) -> Spans:
 def _as_classes(spans: Spans, rules: LabelConfig, source: str) -> Spans:
     """Turns labels as given into classes; what is no class, or lasts no time, is left out and noted."""
     counts = Counter(row.label for row in spans.rows if row.label)
-    key_of = {label: _key_of(label, rules.map) for label in counts}
-    dropped = {label: n for label, n in counts.most_common() if key_of[label] is None}
+    class_of, dropped, used = _READ[rules.kind](counts, rules, source)
     points, lasting = Counter[str](), []
     for row in spans.rows:
-        if not row.label or (key := key_of[row.label]) is None:
+        if not row.label or (label := class_of[row.label]) is None:
             continue
-        label, duration_s = rules.map.get(key, key), row.duration_s
+        duration_s = row.duration_s
         if row.onset_s is not None and not duration_s:
             duration_s = rules.duration_s
             if duration_s is None:
@@ -198,10 +199,11 @@ def _as_classes(spans: Spans, rules: LabelConfig, source: str) -> Spans:
                 continue
         same = (label, duration_s) == (row.label, row.duration_s)  # most are: a copy takes longer than all the rest
         lasting.append(row if same else replace(row, label=label, duration_s=duration_s))
-    unused = [key for key in rules.map if key not in key_of.values()]
+    unused = [key for key in rules.map if key not in used]
     notes = list(spans.notes)
     if dropped:
-        notes.append(Note("no_class", f"labels that are no class: {_counted(dropped)}"))
+        what = "number" if rules.kind == "number" else "class"
+        notes.append(Note("no_class", f"labels that are no {what}: {_counted(dropped)}"))
     if points:
         advice = "set labels.duration_s to give them one"
         notes.append(Note("no_duration", f"events without a duration are left out ({advice}): {_counted(points)}"))
@@ -214,10 +216,49 @@ def _as_classes(spans: Spans, rules: LabelConfig, source: str) -> Spans:
         why = "; ".join(note.message for note in notes) or "there are none at all"
         raise UserError(f"{source}: expected labels, found no usable one: {why}")
     classes = {row.label for row in lasting if row.label} | ({rules.background} if rules.background else set())
-    _check_names(classes)
+    if rules.kind != "number":
+        _check_names({name for label in classes for name in set_in(label)} if rules.kind == "several" else classes)
     if strangers := [name for name in rules.priority if name not in classes]:
         notes.append(Note("priority_unused", f"labels.priority names what is no class: {', '.join(strangers)}"))
     return Spans(lasting, notes)
+
+
+_Read = tuple[dict[str, str | None], dict[str, int], set[str | None]]
+"""Label as given -> as it is kept, or None; how often there was what is no class; the keys of the mapping that fit."""
+
+
+def _read_classes(counts: Counter[str], rules: LabelConfig, source: str) -> _Read:
+    key_of = {label: _key_of(label, rules.map) for label in counts}
+    class_of = {label: None if key is None else rules.map.get(key, key) for label, key in key_of.items()}
+    dropped = {label: n for label, n in counts.most_common() if key_of[label] is None}
+    return class_of, dropped, set(key_of.values())
+
+
+def _read_numbers(counts: Counter[str], rules: LabelConfig, source: str) -> _Read:
+    dropped = {label: n for label, n in counts.most_common() if NO_CLASS.fullmatch(label)}
+    kept = {label: number_text(number_in(label, source)) for label in counts if label not in dropped}
+    return {**kept, **dict.fromkeys(dropped)}, dropped, set()
+
+
+def _read_sets(counts: Counter[str], rules: LabelConfig, source: str) -> _Read:
+    """What is no class is left out of its set; what is not scored leaves the whole set unknown."""
+    key_of = {name: _key_of(name, rules.map) for label in counts for name in set_in(label)}
+    unknown = {name for name, key in key_of.items() if key is None and NO_CLASS.fullmatch(name)}
+    class_of: dict[str, str | None] = {}
+    dropped = Counter[str]()
+    for label, n in counts.items():
+        names = set_in(label)
+        dropped.update({name: n for name in names if key_of[name] is None})
+        kept = ";".join(rules.map.get(key, key) for name in names if (key := key_of[name]) is not None)
+        class_of[label] = None if unknown.intersection(names) else set_text(set_in(kept))
+    return class_of, dict(dropped.most_common()), set(key_of.values())
+
+
+_READ: dict[LabelKind, Callable[[Counter[str], LabelConfig, str], _Read]] = {
+    "classes": _read_classes,
+    "number": _read_numbers,
+    "several": _read_sets,
+}
 
 
 def _key_of(label: str, mapping: Mapping[str, str]) -> str | None:
@@ -255,7 +296,9 @@ def _counted(labels: Mapping[str, int]) -> str:
     return ", ".join(shown[:20]) + (f" and {len(shown) - 20} more" if len(shown) > 20 else "")
 
 
-def read_labels(path: str | Path, duration_s: float | None = None, column: str = "label") -> Spans:
+def read_labels(
+    path: str | Path, duration_s: float | None = None, column: str = "label", kind: LabelKind = "classes"
+) -> Spans:
     """Reads a CSV `file,label`, `subject,label` or `file,onset_s,duration_s,label[,channel][,subject]`.
 
     BIDS's words are taken, too: `participant_id` for `subject` (participants.tsv labels people), and `onset`,
@@ -268,9 +311,11 @@ def read_labels(path: str | Path, duration_s: float | None = None, column: str =
         path: the CSV.
         duration_s: of rows with an onset that state none.
         column: the one that holds the labels.
+        kind: what a label is; an empty cell says of `several` classes that none of them is there.
 
     Raises:
-        UserError: not readable, a column missing, a time that is no number of seconds, or no labelled row.
+        UserError: not readable, a column missing, a time that is no number of seconds, a label that should be a number
+            and is none, or no labelled row.
     """
     path = Path(path)
     table = read_table(path, ())
@@ -296,7 +341,7 @@ def read_labels(path: str | Path, duration_s: float | None = None, column: str =
     who = "subject" if "subject" in columns and "file" not in columns else "file"
     if not columns >= {who, "label"}:
         read_table(path, (who, "label"))  # says which is missing
-    spans = _to_spans(path, table, duration_s, dropped)
+    spans = _to_spans(path, table, duration_s, dropped, kind)
     rows = [row for row in spans.rows if row.label]
     if not rows:
         raise UserError(f"{path}: expected labelled rows, got {len(spans.rows)} rows and no label; fill in `label`")
@@ -320,7 +365,11 @@ def read_spans(path: str | Path) -> Spans:
 
 
 def _to_spans(
-    path: Path, table: Mapping[int, dict[str, str]], default_s: float | None = None, dropped: Collection[str] = ()
+    path: Path,
+    table: Mapping[int, dict[str, str]],
+    default_s: float | None = None,
+    dropped: Collection[str] = (),
+    kind: LabelKind = "classes",
 ) -> Spans:
     known = {"file", "onset_s", "duration_s", "label", "subject", "channel"}
     others = sorted({name for row in table.values() for name in row} - known | set(dropped))
@@ -349,7 +398,10 @@ def _to_spans(
         if not file and (subject is None or onset_s is not None):
             raise UserError(f"{line}: expected a file name, got none; only a label of a whole subject needs none")
         commas += [text for name in ("onset_s", "duration_s") if "," in (text := row.get(name, ""))]
-        rows.append(Span(file, onset_s, duration_s, row.get("label") or None, subject, row.get("channel") or None))
+        label = row.get("label") or (NONE_OF_THEM if kind == "several" else None)
+        if label and kind == "number" and not NO_CLASS.fullmatch(label):
+            number_in(label, line)
+        rows.append(Span(file, onset_s, duration_s, label, subject, row.get("channel") or None))
     if commas:
         notes.append(Note("decimal_comma", f"{len(commas)} times have a decimal comma: {', '.join(commas[:3])}"))
     return Spans(rows, notes)

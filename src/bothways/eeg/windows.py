@@ -4,6 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import TypeVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from bothways.eeg.labels import Span, Spans, Windows
 from bothways.eeg.recording import Note, true_time_s, whole_sample
 from bothways.eeg.scan import by_ending, plain
 from bothways.eeg.store import Store, StoredRecording
+from bothways.eeg.targets import set_in, set_text
 from bothways.errors import UserError
 
 _TOLERANCE_S = 0.05
@@ -45,7 +47,8 @@ def cut_windows(
     `min_overlap` below 1, each segment is cut from its beginning, and a window has the label that covers at least that
     share of it: of several the first in `labels.priority`, else the one that covers most, of equal ones the first in
     time; if none covers as much, the window has no label. `labels.background` counts as the label of all time that has
-    none. A stretch that reaches beyond its recording is cut to it.
+    none. A stretch that reaches beyond its recording is cut to it. Where labels are sets of classes (`rules.kind` =
+    "several"), those that overlap hold together, and a stretch is what has one set.
 
     Args:
         store: the prepared recordings.
@@ -68,6 +71,13 @@ def cut_windows(
     sfreq_hz = store.signal.sfreq_hz
     length, stride = (max(round(s * sfreq_hz), 1) for s in (windows.window_s, windows.stride_s))
     named = {row.label for rows in (rows_labels or {}).values() for row in rows if row.label}
+    said: dict[str, list[str]] = defaultdict(list)
+    labelled_of = {
+        index: _labelled(recording, (rows_labels or {}).get(index, []), rules, sfreq_hz, said)
+        for index, recording in enumerate(store.recordings)
+        if chosen is None or index in chosen
+    }
+    named |= {label for pieces in labelled_of.values() for _, _, label in pieces}  # sets that overlap make another
     background = rules.background if labels is not None else None
     classes = sorted(named | ({background} if background else set()))
     numbers: dict[str | None, int] = {None: -1} | {name: number for number, name in enumerate(classes)}
@@ -75,7 +85,6 @@ def cut_windows(
     min_overlap = 0.0 if by_moment else windows.min_overlap
     tracks: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     table: list[tuple[int, int, int, str, int, int]] = []
-    said: dict[str, list[str]] = defaultdict(list)
     for index, recording in enumerate(store.recordings):
         if chosen is not None and index not in chosen:
             continue
@@ -83,7 +92,7 @@ def cut_windows(
         rows = (rows_labels or {}).get(index, [])
         if rows_labels is not None and not rows:
             said["recordings_unlabelled"].append(recording.file)
-        labelled = _labelled(recording, rows, rules.priority, sfreq_hz, said)
+        labelled = labelled_of[index]
         for start, stop, subject in _regions(recording, (rows_spans or {}).get(index, []), spans is None, sfreq_hz):
             pieces = list(_pieces(start, stop, labelled, background, apart=on_grid))
             if on_grid:
@@ -268,15 +277,16 @@ def _stretches(recording: StoredRecording, sfreq_hz: float) -> Callable[[Span], 
 def _labelled(
     recording: StoredRecording,
     rows: Sequence[Span],
-    priority: Sequence[str],
+    rules: LabelConfig,
     sfreq_hz: float,
     said: dict[str, list[str]],
 ) -> list[Labelled]:
     """Returns stretches of a recording with one label each, in order; they overlap by `_TOLERANCE_S` at most.
 
     Raises:
-        UserError: two labels overlap of which none is in `priority`.
+        UserError: two labels overlap that are no sets of classes, and none is in `labels.priority`.
     """
+    priority = rules.priority
     stretches = _stretches(recording, sfreq_hz)
     found: list[Labelled] = []
     for row in rows:
@@ -289,6 +299,8 @@ def _labelled(
         )  # fmt: skip
         if lost or not pieces:
             said["label_clipped" if pieces else "label_outside"].append(f"{row.label} in {recording.file}")
+    if rules.kind == "several":
+        return _united(found)
     rank = {label: place for place, label in reversed(list(enumerate(priority)))}
     found.sort(key=lambda piece: (rank.get(piece[2], len(priority)), piece))
     taken: list[Labelled] = []
@@ -303,6 +315,23 @@ def _labelled(
             said["labels_overruled"] += [f"{name} in {recording.file}" for name, n in lost_samples.items() if n > 1]
         taken = sorted(taken + rest)
     return taken
+
+
+def _united(pieces: Iterable[Labelled]) -> list[Labelled]:
+    """Returns stretches without an overlap; each has all classes of the sets that hold there."""
+    changes = sorted(change for start, stop, label in pieces for change in ((start, 1, label), (stop, -1, label)))
+    held, at, united = Counter[str](), 0, list[Labelled]()
+    for place, group in groupby(changes, key=itemgetter(0)):
+        if held and place > at:
+            label = set_text(name for one in held for name in set_in(one))
+            if united and united[-1][1:] == (at, label):
+                united[-1] = (united[-1][0], place, label)
+            else:
+                united.append((at, place, label))
+        for _, sign, label in group:
+            held[label] += sign
+        held, at = +held, place
+    return united
 
 
 def _joined(

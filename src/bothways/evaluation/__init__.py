@@ -13,6 +13,7 @@ from bothways.evaluation.controls import (
     fit_logistic,
     majority,
     ridge_probe,
+    ridge_regression,
 )
 from bothways.evaluation.convnet import ConvNet
 from bothways.evaluation.dividing import (
@@ -32,7 +33,7 @@ from bothways.evaluation.events import (
     score_subjects,
 )
 from bothways.evaluation.leaks import Repeat, check_content, check_leak, repeats
-from bothways.evaluation.levels import mean_by_group, metrics_by_level, within_subjects
+from bothways.evaluation.levels import by_level, mean_by_group, metrics_by_level, within_subjects
 from bothways.evaluation.metrics import classification_metrics
 from bothways.evaluation.multilabel import multilabel_metrics
 from bothways.evaluation.people import alias_groups, person_of, read_aliases, read_names
@@ -71,6 +72,7 @@ __all__ = [
     "apply_temperature",
     "band_power",
     "best_spans",
+    "by_level",
     "calibration",
     "chance",
     "check_classes",
@@ -103,6 +105,7 @@ __all__ = [
     "repeated_splits",
     "repeats",
     "ridge_probe",
+    "ridge_regression",
     "riemannian_mean",
     "score_events",
     "score_samples",

@@ -194,16 +194,49 @@ def ridge_probe(
         UserError: one class only, or one subject only.
         ValueError: features that are not finite.
     """
-    features = _finite(features)
     _present(labels)
-    names, owner = np.unique(np.arange(len(labels)) if subjects is None else subjects, return_inverse=True)
+    return _ridge(features, np.eye(n_classes)[labels], _class_weights(labels), subjects, strengths)
+
+
+def ridge_regression(
+    features: Float[np.ndarray, "n d"],
+    values: Float[np.ndarray, "n"],
+    *,
+    subjects: Names | None = None,
+    strengths: Sequence[float] = RIDGE_LAMBDA,
+) -> LinearControl:
+    """Fits a ridge regression of a number, in closed form; lambda is chosen as in `ridge_probe`, every row weighs 1.
+
+    Args:
+        features: what to tell the number from.
+        values: the number of each window.
+        subjects: whose window it is; None = each window is left out by itself.
+        strengths: lambdas to choose from.
+
+    Returns:
+        the model, whose `scores` [n 1] are numbers.
+
+    Raises:
+        UserError: one subject only.
+        ValueError: features that are not finite.
+    """
+    return _ridge(features, np.asarray(values, float)[:, None], np.ones(len(values)), subjects, strengths)
+
+
+def _ridge(
+    features: Float[np.ndarray, "n d"],
+    target: Float[np.ndarray, "n k"],
+    weight: Float[np.ndarray, "n"],
+    subjects: Names | None,
+    strengths: Sequence[float],
+) -> LinearControl:
+    features = _finite(features)
+    names, owner = np.unique(np.arange(len(target)) if subjects is None else subjects, return_inverse=True)
     if len(names) < 2 and len(strengths) > 1:
         raise UserError(f"ridge probe: choosing lambda needs 2 subjects or more, got {len(names)} ({names[0]})")
 
-    weight = _class_weights(labels)
     root = np.sqrt(weight)[:, None]
     mean, scale = _moments(features, weight)
-    target = np.eye(n_classes)[labels]
     bias = np.average(target, axis=0, weights=weight)
     x, y = root * (features - mean) / scale, root * (target - bias)
     u, s, vt = np.linalg.svd(x, full_matrices=False)

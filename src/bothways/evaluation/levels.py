@@ -1,6 +1,6 @@
 """The same predictions per window, per recording and per subject: many short answers are one longer one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,38 @@ def metrics_by_level(
             metrics, reason = None, f"every {level} has windows of several classes"
         told[level] = {"metrics": metrics, "n_mixed": int((~alone).sum()), "reason": reason}
     return {**told, "within_subject": within_subjects(labels, scores, subjects)}
+
+
+def by_level(
+    truth: Float[np.ndarray, "n *t"],
+    predicted: Float[np.ndarray, "n *t"],
+    subjects: Names,
+    recordings: Names | Int[np.ndarray, "n"],
+    measure: Callable[[np.ndarray, np.ndarray, np.ndarray], dict[str, Any]],
+) -> dict[str, Any]:
+    """Measures whole recordings and whole subjects by the mean of what is predicted of their windows.
+
+    Args:
+        truth: of each window, a number or several.
+        predicted: the same.
+        subjects: whose window it is.
+        recordings: which recording it is of, by name or number.
+        measure: (truth, predicted, subjects) -> metrics, such as `regression_metrics`.
+
+    Returns:
+        `recording` and `subject`, each with `metrics`, `n_mixed` (those whose windows have different truths: they are
+        left out) and `reason` (why `metrics` is None; else None).
+    """
+    told = {}
+    for level, groups in (("recording", recordings), ("subject", subjects)):
+        _, first, owner = np.unique(groups, return_index=True, return_inverse=True)
+        differs = (truth != truth[first][owner]).reshape(len(truth), -1).any(1)
+        alone = np.bincount(owner, differs) == 0
+        mean = mean_by_group(predicted, groups)[1]
+        metrics = measure(truth[first][alone], mean[alone], np.asarray(subjects)[first][alone]) if alone.any() else None
+        reason = None if alone.any() else f"the windows of every {level} differ in what is true of them"
+        told[level] = {"metrics": metrics, "n_mixed": int((~alone).sum()), "reason": reason}
+    return told
 
 
 def within_subjects(

@@ -63,6 +63,8 @@ _TRUTH = {
     "mlm": "mlm_labels",
     "nsp": "nsp_labels",
     "sequence": "labels",
+    "number": "targets",
+    "several": "targets",
     "position": "position_labels",
     "span": "span_labels",
 }

@@ -21,6 +21,7 @@ from bothways.files import check_output, locked, read_json, write_json
 from bothways.report import write_report
 from bothways.run.common import content_of
 from bothways.run.curve_page import channel_page
+from bothways.run.targets import need_classes
 from bothways.run.tested import Tested, open_tested, scored
 from bothways.training import MANIFEST, content_of_run, interruptible
 
@@ -64,6 +65,7 @@ def channel_curve(
     """
     out = Path(out)
     here = open_tested(run, data, part)
+    need_classes(here.settings, "channel curve")
     begun = not overwrite and (out / MANIFEST).is_file()
     check_output(out, overwrite=overwrite or begun, inputs=[here.run, here.store.path])
     depends_on = {

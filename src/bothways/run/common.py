@@ -121,13 +121,27 @@ class Sources:
         seed: int = 0,
         jitter_s: float = 0.0,
         task: Task = "window",
+        codes: np.ndarray | None = None,
         background: str | None = None,
     ) -> eeg.WindowSource:
         """Makes the source of a table of windows."""
         return eeg.WindowSource(
-            self.store, windows, self.patches, masking=masking, seed=seed, jitter_s=jitter_s, task=task,
+            self.store, windows, self.patches, masking=masking, seed=seed, jitter_s=jitter_s, task=task, codes=codes,
             background=background, baselines=self.baselines,
         )  # fmt: skip
+
+
+def control_patches(store: eeg.Store, windows: eeg.Windows, model: PatchConfig) -> PatchConfig:
+    """Returns how the band-power control sees windows: 1-s spectra of the model's channels, or of those all share."""
+    patches = PatchConfig(
+        tokens="all_channels",
+        ch_names=model.ch_names,
+        patch_s=min(1.0, windows.window_samples / store.signal.sfreq_hz),
+        features=("spectrum",),
+        spectrum_hz=(1.0, 45.0),
+        baseline=model.baseline,  # the same calibration, where the model has one
+    )
+    return fill_channels(patches, store)
 
 
 def band_powers(store: eeg.Store, patches: PatchConfig, windows: eeg.Windows) -> np.ndarray:

@@ -42,6 +42,7 @@ from bothways.run.common import Sources, check_contract, content_of, fill_channe
 from bothways.run.compare_page import page
 from bothways.run.finetune import LABELLED, SCRATCH, finetune
 from bothways.run.leaks import pretraining_overlap
+from bothways.run.targets import need_classes
 from bothways.training import (
     MANIFEST,
     RECIPE,
@@ -135,6 +136,7 @@ def compare(
     check_output(out, overwrite=overwrite or begun, inputs=inputs)
     runs = [None if str(one) == SCRATCH else run_at(Path(one)) for one in starts]
     settings = load_config(FinetuneConfig, Path(recipe) if recipe else None, changes)
+    need_classes(settings, "compare")
     wanted = [name for name in ARMS if not arms or name in arms]
     busy = f"{out}: another process compares there; wait until it is done"
     with locked(out / "lock", busy):

@@ -27,21 +27,17 @@ from bothways.run.common import (
     SCRATCH,
     Sources,
     band_powers,
-    fill_channels,
+    control_patches,
     guessed_subjects,
     of_subjects,
     usable,
 )
+from bothways.run.evaluate_target import evaluate_target
 from bothways.run.leaks import pretraining_overlap
+from bothways.run.targets import target_of_model
 from bothways.run.tasks import event_scores, labelled, measured, probabilities, rules_of, told
-from bothways.run.tested import open_tested
-from bothways.training import (
-    cls_features,
-    infer,
-    load_run,
-)
-
-EVALUATION = {"test": "evaluation.json", "validation": "evaluation-validation.json"}
+from bothways.run.tested import EVALUATION, frozen_encoder, open_tested
+from bothways.training import cls_features, infer
 
 
 def evaluate(
@@ -70,7 +66,8 @@ def evaluate(
         `evaluation.temperature_scaling`),
         `pretraining_overlap` (how all that the weights were trained on before touches the tested people, see
         `leaks.pretraining_overlap`), `load_report`,
-        `probe_load_report` (of the frozen encoder, or None), `notes`.
+        `probe_load_report` (of the frozen encoder, or None), `notes`. Of numbers and of several classes at once see
+        `evaluate_target.evaluate_target`.
 
     Raises:
         UserError: no such run or store, another contract, nobody in that part, or a person or recording of another
@@ -78,6 +75,8 @@ def evaluate(
     """
     scoring = EventRules.of(event_rules)
     opened = open_tested(run, data, part)
+    if (target := target_of_model(opened.model)) is not None:
+        return evaluate_target(opened, target, part)
     run, manifest, settings, split = opened.run, opened.manifest, opened.settings, opened.split
     store, model, windows, tested, notes = opened.store, opened.model, opened.windows, opened.tested, opened.notes
     assert model.load_report is not None
@@ -106,7 +105,7 @@ def evaluate(
         scores["band_power"] = _band_power(store, training, tested, opened.patches)
     except UserError as problem:
         notes.append(f"no band power: {problem}")
-    encoder = _pretrained(manifest, notes)
+    encoder = frozen_encoder(manifest, notes)
     if encoder is not None and task != "window":
         notes.append(f"no frozen probe: [CLS] stands for a window, not for each {task}")
     elif encoder is not None:
@@ -161,16 +160,8 @@ def evaluate(
 
 
 def _band_power(store: eeg.Store, training: eeg.Windows, tested: eeg.Windows, model: PatchConfig) -> np.ndarray:
-    """Fits the classic control on the same windows: 1-s spectra of the model's channels, or of those all share."""
-    patches = PatchConfig(
-        tokens="all_channels",
-        ch_names=model.ch_names,
-        patch_s=min(1.0, training.window_samples / store.signal.sfreq_hz),
-        features=("spectrum",),
-        spectrum_hz=(1.0, 45.0),
-        baseline=model.baseline,  # the same calibration, where the model has one
-    )
-    patches = fill_channels(patches, store)
+    """Fits the classic control on the same windows."""
+    patches = control_patches(store, training, model)
     control = fit_logistic(band_powers(store, patches, training), training.label, len(training.classes))
     return control.scores(band_powers(store, patches, tested))
 
@@ -195,15 +186,3 @@ def _temperature(
             why = str(problem)
     scaled = temperature_scaling(fitted_on, (labels, scores))
     return {**scaled, "reason": why or scaled["reason"], "n_subjects": n_subjects}
-
-
-def _pretrained(manifest: dict[str, Any], notes: list[str]) -> Model | None:
-    """Loads the encoder that the run started from, as it was before fine-tuning."""
-    if manifest["from"] == SCRATCH:
-        return None
-    try:
-        start = Path(manifest["from"])
-        return load_run(start, eeg.build_embedding, heads={})
-    except UserError as problem:
-        notes.append(f"no frozen probe: {problem}")
-        return None

@@ -38,6 +38,7 @@ from bothways.run.common import (
     usable,
 )
 from bothways.run.leaks import check_split, pretraining_overlap
+from bothways.run.targets import Target, target_of
 from bothways.run.tasks import head_of, labelled, measured, probabilities, rules_of
 from bothways.training import (
     MANIFEST,
@@ -96,10 +97,11 @@ def finetune(
         announce: called before the first step with what is known by then.
 
     Returns:
-        Known before the first step, and all of a dry run: `classes`, `split`, `without_windows` (who is left out of it,
-        per part), `windows` (per part and class), `counts` (per part, subject and class), `pretraining_overlap` (how
-        what the weights were trained on before touches the validation people, see `leaks.pretraining_overlap`; None
-        without them), `notes`. After it: `run`,
+        Known before the first step, and all of a dry run: `target` (only of numbers and of several classes at once, see
+        `config.LabelConfig.kind`: `kind`, and of a number its `name` and the training windows' `mean` and `sd`),
+        `classes`, `split`, `without_windows` (who is left out of it, per part), `windows` (per part and class),
+        `counts` (per part, subject and class), `pretraining_overlap` (how what the weights were trained on before
+        touches the validation people, see `leaks.pretraining_overlap`; None without them), `notes`. After it: `run`,
         `finished_before` (it was there already, nothing was done), `from`, `load_report`, `parameters`, `seconds`,
         `windows_per_s`, `loss` (last), `validation` (metrics or None).
 
@@ -136,14 +138,17 @@ def finetune(
     assert patches is not None
     things = labelled(windows, task, rules.background, round(patches.patch_s * store.signal.sfreq_hz))
     classes, thing = windows.classes, "moment" if task == "moment" else "window"
-    if len(set(things.label.tolist())) < 2:
+    target = target_of(rules, things, str(labels))
+    if target is not None:
+        classes = target.classes
+    elif len(set(things.label.tolist())) < 2:
         counts = ", ".join(f"{n} of {name}" for name, n in things.counts()["classes"].items())
         why = f" ({'; '.join(notes[:3])})" if notes else ""
         remedy = "shorten windows.window_s" if task == "window" else "set labels.background"
         raise UserError(
             f"{labels}: expected {thing}s of two classes or more, got {counts or 'none'}{why}; label more, or {remedy}"
         )
-    if absent := [name for name, n in things.counts()["classes"].items() if n == 0]:
+    if target is None and (absent := [name for name, n in things.counts()["classes"].items() if n == 0]):
         remedy = "windows.window_s, or lower windows.min_overlap" if task == "window" else "patches.patch_s"
         notes.append(f"no {thing} has the label {', '.join(absent)}, which is no class then; shorten {remedy}")
         classes = [name for name in classes if name not in absent]
@@ -152,18 +157,24 @@ def finetune(
     needed = 2 + (settings.validation_fraction > 0)
     if dry_run and split is None and len(people) < needed:
         notes.append(f"a split needs {needed} people or more, got {len(people)} with labels; add people to train")
-        return _announced({"all": people}, things, classes, notes + guessed_subjects(store, set(people)), None, {})
+        notes += guessed_subjects(store, set(people))
+        return _announced({"all": people}, things, classes, notes, None, {}, target)
     chosen, without, suspicions = _split(store, things, settings, split)
     notes += suspicions
     notes += absent_notes(without, LABELLED)
-    for part, lacking in check_classes(things.label, things.subject, chosen, classes).items():
+    if target is None:
+        found = check_classes(things.label, things.subject, chosen, classes)
+    else:
+        found = target.lacking(things, chosen)
+        target = target.fitted(of_subjects(things, chosen.train), settings)
+    for part, lacking in found.items():
         if part == "train" and lacking and not dry_run:
             raise UserError(f"no training subject has {', '.join(lacking)}; choose another split or seed")
         if lacking and getattr(chosen, part):
             notes.append(f"the {part} subjects have no {thing} of {', '.join(lacking)}")
     notes += guessed_subjects(store, {*chosen.train, *chosen.validation, *chosen.test})
     parts = {part: getattr(chosen, part) for part in PARTS}
-    plan = _announced(parts, things, classes, notes, asdict(chosen), without)
+    plan = _announced(parts, things, classes, notes, asdict(chosen), without, target)
     if chosen.validation:
         plan["pretraining_overlap"] = pretraining_overlap(earlier, store, chosen.validation, chosen)
     if dry_run:
@@ -179,8 +190,11 @@ def finetune(
     with open_run(out, settings, depends_on, team, overwrite=overwrite, force=force, inputs=inputs) as folder:
         if folder.result is not None:
             return {**folder.result, "run": str(out), "finished_before": True}
-        head = head_of(settings, classes, of_subjects(things, chosen.train))
-        told = _train(folder, start, store, settings, head, windows, chosen, plan, given.rows, earlier, announce)
+        training = of_subjects(things, chosen.train)
+        head = head_of(settings, classes, training) if target is None else target.head(settings)
+        told = _train(
+            folder, start, store, settings, head, target, windows, chosen, plan, given.rows, earlier, announce
+        )
     return {**told, "finished_before": False}
 
 
@@ -190,6 +204,7 @@ def _train(
     store: eeg.Store,
     settings: FinetuneConfig,
     head: HeadConfig,
+    target: Target | None,
     windows: eeg.Windows,
     chosen: Split,
     plan: dict[str, Any],
@@ -205,8 +220,9 @@ def _train(
     patches, seed = model.config.patches, settings.training.seed
     sources = Sources(store, patches)
     training = usable(sources, training)
+    codes = None if target is None else target.codes(windows)
     source = sources.of(
-        training, seed=seed, jitter_s=settings.windows.jitter_s, task=settings.task, background=background
+        training, seed=seed, jitter_s=settings.windows.jitter_s, task=settings.task, codes=codes, background=background
     )
     if report is None:
         assert isinstance(model.embedding, eeg.PatchEmbedding)
@@ -220,6 +236,9 @@ def _train(
         validation_source = sources.of(validation, task=settings.task, background=background)
 
         def evaluate(m: Model) -> dict[str, Any]:
+            if target is not None:
+                truth, said = target.truth(validation), target.read(m, validation_source)
+                return target.measured(truth, said, validation.subject, n_bootstrap=200)
             return measured(validation_source, probabilities(m, validation_source), classes, n_bootstrap=200)
 
     if announce is not None:
@@ -239,7 +258,7 @@ def _train(
         settings.training,
         title="fine-tune",
         evaluate=evaluate,
-        score=_score if len(validation) else None,
+        score=None if not len(validation) else _score if target is None else target.score,
         team=folder.team,
         run=folder,
     )
@@ -268,12 +287,15 @@ def _announced(
     notes: list[str],
     split: dict[str, Any] | None,
     absent: dict[str, list[str]],
+    target: Target | None,
 ) -> dict[str, Any]:
     """Warns of the notes and returns what is known before the first step."""
     for note in notes:
         warnings.warn(note, BothwaysWarning, stacklevel=3)
-    per_part = {part: of_subjects(windows, subjects).counts() for part, subjects in parts.items()}
+    own = {part: of_subjects(windows, subjects) for part, subjects in parts.items()}
+    per_part = {part: some.counts() if target is None else target.counts(some) for part, some in own.items()}
     return {
+        **({} if target is None else {"target": target.told()}),
         "classes": classes,
         "split": split,
         "without_windows": absent,

@@ -20,6 +20,7 @@ from bothways.run.arms import ARMS
 from bothways.run.compare import RATES, compare, trial_splits
 from bothways.run.curve_page import label_page, said_above
 from bothways.run.finetune import SCRATCH
+from bothways.run.targets import need_classes
 from bothways.training import MANIFEST
 
 RESULT, PAGE = "curve.json", "report.html"
@@ -83,6 +84,7 @@ def label_curve(
     inputs = [data, *splits, *(path for path in (labels, *starts) if str(path) not in (SCRATCH, eeg.EVENTS))]
     check_output(out, overwrite=overwrite or begun, inputs=inputs)
     settings = load_config(FinetuneConfig, Path(recipe) if recipe else None, changes)
+    need_classes(settings, "label curve")
     if settings.labelled_subjects:
         raise UserError("labelled_subjects: the curve goes over it; leave it out, and give --people")
     numbers, notes = _numbers(data, labels, settings, splits, seeds, people)

@@ -21,6 +21,8 @@ from bothways.progress import progress
 from bothways.report import write_report
 from bothways.run.common import Sources, calibration, check_baseline, check_names, usable, with_mains
 from bothways.run.predict_page import prediction_page
+from bothways.run.predict_target import file_stem, predict_target, uncovered_s
+from bothways.run.targets import SAID, target_of_model
 from bothways.run.tasks import over_time, rules_of, task_of
 from bothways.run.tested import finetuned_manifest
 from bothways.training import load_recipe, load_run, run_at
@@ -67,12 +69,15 @@ def predict(
         overwrite: replace `out`.
 
     Returns:
-        `run`, `out`, `task`, `events_by` (the settings), `recordings` (`file`, `subject`, `csv` and the other `files`,
-        `windows`, `counts`, `mean_probability` of each class, `events`, `uncovered_s`: seconds that no usable window
-        covers, `left_out` channels, `notes` with codes), `skipped`, `load_report`.
+        `run`, `out`, `task`, `target` (the run's `labels.kind`), `events_by` (the settings), `recordings` (`file`,
+        `subject`, `csv` and the other `files`, `windows`, `counts`, `mean_probability` of each class, `events`,
+        `uncovered_s`: seconds that no usable window covers, `left_out` channels, `notes` with codes), `skipped`,
+        `load_report`. Of numbers and of several classes at once there are no events, `events_by` is None, and for
+        `recordings` see `predict_target.predict_target`.
 
     Raises:
-        UserError: no such run, or none of the recordings can be used.
+        UserError: no such run, none of the recordings can be used, or `events`, `changes` or `pages` for a run that
+            tells a number or several classes at once.
     """
     check_names(run, out)
     run, out, files = run_at(Path(run)), Path(out), [files] if isinstance(files, str | Path) else files
@@ -92,7 +97,16 @@ def predict(
         if stride_s > windows.window_s:
             rest = f"{stride_s - windows.window_s:g} s after each window of {windows.window_s:g} s get no answer"
             warnings.warn(f"--stride-s {stride_s:g}: {rest}", BothwaysWarning, stacklevel=2)
-    rules = _event_rules(settings, events, changes)
+    target = target_of_model(model)
+    if target is not None and (events is not None or changes or pages):
+        odd = " and ".join(
+            name for name, given in (("--events", events), ("--set", changes), ("--html", pages)) if given
+        )
+        raise UserError(
+            f"{odd}: events and their page are made of one class at a time, and {run} tells {SAID[target.kind]}; leave "
+            f"{odd} out"
+        )
+    rules = None if target is not None else _event_rules(settings, events, changes)
     signal = with_mains(run, model.config.signal, notch_hz, "predict")
     check_output(out, overwrite=overwrite, inputs=(*files, run))
     wanted = eeg.scan(files, subject_from)
@@ -118,14 +132,19 @@ def predict(
                 if recording.file not in names:
                     continue
                 try:
-                    done.append(_predict_one(model, sources, index, settings, rules, folder, pages))
+                    if target is not None:
+                        done.append(predict_target(model, target, sources, index, settings, folder))
+                    else:
+                        assert rules is not None
+                        done.append(_predict_one(model, sources, index, settings, rules, folder, pages))
                 except UserError as problem:
                     skipped.append({"file": recording.file, "reason": str(problem)})
                 meter.advance(note=recording.file)
         if not done:
             raise UserError(f"none of {len(wanted)} recordings can be used: {skipped[0]['reason']}")
         result = {
-            "run": str(run), "out": str(out), "task": settings.task, "events_by": rules.model_dump(mode="json"),
+            "run": str(run), "out": str(out), "task": settings.task, "target": settings.labels.kind,
+            "events_by": None if rules is None else rules.model_dump(mode="json"),
             "recordings": done, "skipped": skipped,
             "load_report": model.load_report.as_dict(),
         }  # fmt: skip
@@ -170,14 +189,9 @@ def _predict_one(
     for onset_s, duration_s, row in zip(onsets_s, durations_s, scores):
         label = classes[int(row.argmax())]
         table.writerow([f"{onset_s:.3f}", f"{duration_s:.3f}", label, *(f"{p:.6f}" for p in row)])
-    stem = recording.file.replace("/", "__")
-    if (folder / f"{stem}.csv").exists():  # a/x.edf and a__x.edf
-        stem = f"{recording.id}__{stem}"
+    stem = file_stem(folder, recording)
     write_text(folder / f"{stem}.csv", lines.getvalue())
     counts = np.bincount(scores.argmax(1), minlength=len(classes))
-    covered = np.zeros(recording.n_samples, dtype=bool)
-    for start in windows.start.tolist():
-        covered[start : start + windows.window_samples] = True
     notes = [asdict(note) for note in recording.notes]
     entry: dict[str, Any] = {
         "file": recording.file,
@@ -188,7 +202,7 @@ def _predict_one(
         "counts": dict(zip(classes, counts.tolist())),
         "mean_probability": dict(zip(classes, scores.mean(0).round(6).tolist())),
         "events": [asdict(event) for event in found],
-        "uncovered_s": float((~covered).sum() / sfreq_hz),
+        "uncovered_s": uncovered_s(recording, windows, sfreq_hz),
         "left_out": recording.left_out,
         "notes": notes,
     }

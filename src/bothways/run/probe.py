@@ -15,6 +15,7 @@ from bothways.files import write_json
 from bothways.model import Model
 from bothways.run.common import SCRATCH, Sources, check_contract, check_eeg, of_subjects, usable
 from bothways.run.finetune import start_model
+from bothways.run.targets import need_classes
 from bothways.run.tasks import head_of
 from bothways.run.tested import Tested, open_tested, scored
 from bothways.training import (
@@ -74,6 +75,8 @@ def probe(
     check_eeg(load_config_of(run), run)
     manifest, notes = load_manifest(run), list[str]()
     fine = manifest.get("kind") == "finetune"
+    if fine:
+        need_classes(load_recipe(run, FinetuneConfig), "probe")
     store = eeg.Store.open(data or manifest["data"]["store"])
     model = load_run(run, eeg.build_embedding)
     check_contract(model.config, store)

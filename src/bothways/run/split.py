@@ -23,6 +23,7 @@ from bothways.evaluation import (
 from bothways.files import check_output, new_folder, write_json
 from bothways.run.common import guessed_subjects
 from bothways.run.leaks import check_split, content_of_people, has_copies
+from bothways.run.targets import need_classes
 
 INDEX = "splits.json"
 """In a folder of splits: their names, in order, and how they were made."""
@@ -165,7 +166,9 @@ def _classes(store: eeg.Store, labels: str | Path, by: str, changes: Sequence[st
         raise UserError(f"--stratify-by: expected set or majority, got {by}")
     if others := [change for change in changes if not change.startswith("labels.")]:
         raise UserError(f"split: expected settings of labels.… only, got {others[0]}; leave it out")
-    rules = load_config(FinetuneConfig, None, changes).labels
+    settings = load_config(FinetuneConfig, None, changes)
+    need_classes(settings, "split --stratify")
+    rules = settings.labels
     seconds, notes = eeg.labelled_seconds(store, eeg.find_labels(labels, store, rules), rules.background)
     classes = {}
     for subject, of in seconds.items():

@@ -11,10 +11,13 @@ from bothways.config import FinetuneConfig, PatchConfig, Task
 from bothways.errors import UserError
 from bothways.evaluation import Split, classification_metrics, people_scores
 from bothways.model import Model
-from bothways.run.common import Sources, check_contract, of_subjects
+from bothways.run.common import SCRATCH, Sources, check_contract, of_subjects
 from bothways.run.leaks import check_split
 from bothways.run.tasks import probabilities, rules_of, told
 from bothways.training import load_config_of, load_manifest, load_recipe, load_run, run_at
+
+EVALUATION = {"test": "evaluation.json", "validation": "evaluation-validation.json"}
+"""Where `evaluate` keeps what it finds, in the run."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +90,22 @@ def open_tested(run: str | Path, data: str | Path | None = None, part: str = "te
         windows = windows.with_classes(manifest["classes"])
     windows = windows.select(windows.label >= 0)
     tested = of_subjects(windows, getattr(split, part))
-    if len(tested) == 0 or windows.classes != manifest["classes"]:
+    single = settings.labels.kind == "classes"  # else the table's labels are not the run's classes
+    if len(tested) == 0 or (single and windows.classes != manifest["classes"]):
         raise UserError(f"{run}: no labelled window of the {part} subjects in {store.path}; give the run's own --data")
     notes = check_split(split, store, manifest["data"].get("recordings", []))
     return Tested(run, manifest, settings, split, store, model, model.config.patches, windows, tested, notes)
+
+
+def frozen_encoder(manifest: dict[str, Any], notes: list[str]) -> Model | None:
+    """Loads the encoder that a run started from, as it was before fine-tuning; where it cannot, a note says why."""
+    if manifest["from"] == SCRATCH:
+        return None
+    try:
+        return load_run(Path(manifest["from"]), eeg.build_embedding, heads={})
+    except UserError as problem:
+        notes.append(f"no frozen probe: {problem}")
+        return None
 
 
 def scored(things: eeg.Windows, scores: np.ndarray) -> dict[str, Any]:

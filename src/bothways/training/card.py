@@ -14,6 +14,8 @@ _AIMS = {
     "mlm": "the hidden tokens",
     "nsp": "whether the second sentence follows the first",
     "sequence": "the class of the whole",
+    "number": "the number of the whole",
+    "several": "each class of the whole, there or not",
     "position": "the class of each position",
     "span": "start and end of a stretch",
 }
@@ -117,7 +119,12 @@ def _objective(model: Model, settings: Mapping[str, Any], manifest: Mapping[str,
     if kind == "finetune" and heads:
         head = next(iter(heads.values()))
         whole = f"a class for each window, read from {head.pool}"
-        what = {"position": "a class for each moment", "span": "onset and end of one event in a window"}
+        what = {
+            "position": "a class for each moment",
+            "span": "onset and end of one event in a window",
+            "several": f"for each window and class whether it is there, read from {head.pool}",
+            "number": f"a number for each window, read from {head.pool}; {head.mean:.4g} ± {head.sd:.3g} in training",
+        }
         lines = [
             f"- {what.get(head.kind, whole)}: {', '.join(map(_code, head.classes))}",
             f"- started from {'scratch' if manifest.get('from') == 'scratch' else _code(manifest.get('from', '?'))}",
@@ -138,7 +145,8 @@ def _objective(model: Model, settings: Mapping[str, Any], manifest: Mapping[str,
 def _loss(name: str, head: HeadConfig) -> str:
     weights = {**head.feature_weights, **dict(zip(map(_code, head.classes), head.class_weights))}
     weighted = f" ({', '.join(f'{of} {weight:.3g}' for of, weight in weights.items())})" if weights else ""
-    loss = head.loss if head.kind.endswith("reconstruction") else "cross-entropy"
+    by_error = head.kind.endswith("reconstruction") or head.kind == "number"
+    loss = head.loss if by_error else "binary cross-entropy" if head.kind == "several" else "cross-entropy"
     return f"- `{name}`, weight {head.weight:g} in the loss: {loss} of {_AIMS[head.kind]}{weighted}"
 
 
@@ -155,7 +163,7 @@ def _results(manifest: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[st
                 for band, one in bands.items()
             ]
             lines.append(f"- error on hidden patches of the {whose} subjects, {feature}: {', '.join(errors)}")
-    shown = ("balanced_accuracy", "accuracy", "macro_f1", "auroc")
+    shown = ("balanced_accuracy", "accuracy", "macro_f1", "auroc", "mae", "r2", "exact_match")
     scores = [f"{name.replace('_', ' ')} {_number(found[name])}" for name in shown if found.get(name) is not None]
     return [*lines, f"- validation subjects: {', '.join(scores)}"] if scores else lines
 

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from bothways.heads import Batch, real_moments
+from bothways.heads import Batch, Number, real_moments
 from bothways.model import Model
 from bothways.training.parallel import join, put_together, share_of
 from bothways.training.sampler import Source
@@ -78,6 +78,18 @@ def moment_probabilities(model: Model, batch: Batch) -> Tensor:
 def span_probabilities(model: Model, batch: Batch) -> Tensor:
     """Reads the span head: probability of each moment, [CLS] first, to be the start and the end, [B 2 M]."""
     return model(batch, with_losses=False).predictions["span"].softmax(dim=2)
+
+
+def number_values(model: Model, batch: Batch) -> Tensor:
+    """Reads the number head: a number for each sequence in the unit of its labels, [B]."""
+    head = model.heads["number"]
+    assert isinstance(head, Number)
+    return head.in_unit(model(batch, with_losses=False).predictions["number"])
+
+
+def several_probabilities(model: Model, batch: Batch) -> Tensor:
+    """Reads the head of several classes at once: the probability of each, [B k]; they do not add up to 1."""
+    return model(batch, with_losses=False).predictions["several"].sigmoid()
 
 
 def cls_features(model: Model, batch: Batch) -> Tensor:

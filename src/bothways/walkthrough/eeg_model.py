@@ -255,7 +255,8 @@ def _heads(
             heads.cls_reconstruction(tape, at, h, head, form["layer_norm_eps"], weights, features, real)
         else:
             rows = h
-            if kind == "sequence" and head["pool"] != "cls":
+            whole = kind in ("sequence", "number", "several")
+            if whole and head["pool"] != "cls":
                 content = tape.do("rows", f"{at}.rows", h, which="content", about="[CLS] left out")
                 if head["pool"] == "attention":
                     rows = heads.pool_by_attention(tape, at, content, weights)
@@ -263,14 +264,14 @@ def _heads(
                     rows = tape.do(
                         "mean_rows", f"{at}.mean", content, rows=("mean",), about="the mean of all positions"
                     )
-            elif kind == "sequence":
+            elif whole:
                 rows = "pooler" if config["pooler"] else "cls"
                 if rows not in tape.arrays:
                     heads.pool(tape, h, weights, config["pooler"])
             elif not together:
                 rows = _moments(tape, h, tokens)
             classes = head["classes"] if kind != "span" else ("start", "end")
-            heads.classifier(tape, at, rows, weights, classes, probability=kind != "span")
+            heads.classifier(tape, at, rows, weights, classes, probability=kind not in ("number", "several", "span"))
             if kind == "sequence":
                 outputs["probability"] = f"{at}.probability"
     if loss := heads.total(tape, config):
