@@ -37,7 +37,16 @@ from bothways.evaluation.metrics import classification_metrics
 from bothways.evaluation.multilabel import multilabel_metrics
 from bothways.evaluation.people import alias_groups, person_of, read_aliases, read_names
 from bothways.evaluation.regression import constant_controls, regression_metrics
-from bothways.evaluation.sleep import UNSCORED, stage_metrics
+from bothways.evaluation.sleep import (
+    STAGES,
+    UNSCORED,
+    most_of,
+    sleep_scores,
+    sleep_stages,
+    stage_metrics,
+    stage_numbers,
+    stage_of,
+)
 from bothways.evaluation.spans import best_spans, span_metrics
 from bothways.evaluation.splits import PARTS, Split, check_classes
 from bothways.evaluation.statistics import holm, paired_difference, summarise

@@ -14,11 +14,13 @@ import numpy as np
 from bothways import eeg
 from bothways.config import EVENT_PRESETS, EventConfig, FinetuneConfig, WindowConfig, load_config, validate
 from bothways.errors import UserError
+from bothways.evaluation import sleep_stages
 from bothways.files import check_output, new_folder, write_json, write_text
 from bothways.model import Model
 from bothways.progress import progress
 from bothways.report import write_report
 from bothways.run.common import Sources, calibration, check_baseline, check_names, usable, with_mains
+from bothways.run.hypnogram import AnnotatedStages, annotated_stages
 from bothways.run.predict_page import prediction_page
 from bothways.run.tasks import over_time, rules_of, task_of
 from bothways.run.tested import finetuned_manifest
@@ -61,8 +63,9 @@ def predict(
         notch_hz: mains frequency where the recordings were made; as in training where not given.
         subject_from: see `check`; says whose baseline a recording gets.
         unit: see `check`.
-        pages: write of each recording also `<recording>.html`: the signal, the classes over time, the events, and which
-            channels and moments they rest on.
+        pages: write of each recording also `<recording>.html`: the signal, the classes over time, the events, which
+            channels and moments they rest on, and of sleep stages the hypnogram, beside the annotated one where the
+            recording, or a hypnogram among `files`, has it.
         overwrite: replace `out`.
 
     Returns:
@@ -104,6 +107,8 @@ def predict(
         places = {one.path.resolve() for one in wanted}
         named = eeg.scan([*files, *extra], subject_from) if extra else wanted
         names = {one.file for one in named if one.path.resolve() in places}
+        staged = pages and sleep_stages(next(iter(model.config.heads.values())).classes or ()) is not None
+        stages = annotated_stages(store, files, rules_of(settings)) if staged else AnnotatedStages()
         done: list[dict[str, Any]] = []
         skipped = [entry for entry in store.head["skipped"] if entry["file"] in names]
         with progress("predict", len(names), "recordings") as meter:
@@ -111,7 +116,7 @@ def predict(
                 if recording.file not in names:
                     continue
                 try:
-                    done.append(_predict_one(model, sources, index, settings, rules, folder, pages))
+                    done.append(_predict_one(model, sources, index, settings, rules, folder, pages, stages))
                 except UserError as problem:
                     skipped.append({"file": recording.file, "reason": str(problem)})
                 meter.advance(note=recording.file)
@@ -143,6 +148,7 @@ def _predict_one(
     rules: EventConfig,
     folder: Path,
     pages: bool,
+    stages: AnnotatedStages,
 ) -> dict[str, Any]:
     store = sources.store
     recording, sfreq_hz = store.recordings[index], store.signal.sfreq_hz
@@ -171,7 +177,7 @@ def _predict_one(
     covered = np.zeros(recording.n_samples, dtype=bool)
     for start in windows.start.tolist():
         covered[start : start + windows.window_samples] = True
-    notes = [asdict(note) for note in recording.notes]
+    notes = [asdict(note) for note in (*recording.notes, *stages.notes.get(recording.file, ()))]
     entry: dict[str, Any] = {
         "file": recording.file,
         "subject": recording.subject,
@@ -186,7 +192,9 @@ def _predict_one(
         "notes": notes,
     }
     if pages:
-        write_report(prediction_page(model, sources.of(windows), trace, found, rules, entry), folder / f"{stem}.html")
+        night = stages.rows.get(recording.file, [])
+        page = prediction_page(model, sources.of(windows), trace, found, rules, entry, night)
+        write_report(page, folder / f"{stem}.html")
         entry["files"].append(f"{stem}.html")
     return entry
 
