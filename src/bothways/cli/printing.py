@@ -143,10 +143,21 @@ def print_evaluation(result: dict[str, Any]) -> None:
         }
         told = [f"{title} {number(found[rate] and found[rate]['mean'])}" for rate, title in rates.items()]
         out.print(f"events {name} (SzCORE, mean of {found['n_subjects']} people): {', '.join(told)}")
+    if sleep := result["sleep"]:
+        print_sleep(sleep)
     print_temperature(result["temperature"])
     print_overlap(result["pretraining_overlap"], "test" if result["part"] == "test" else "validation")
     for note in result["notes"]:
         out.print(note)
+
+
+def print_sleep(sleep: dict[str, Any]) -> None:
+    """Prints the agreement of sleep stages, over all windows, by person and stage by stage."""
+    own = sleep["kappa_subjects"]
+    by_person = "" if own is None else f", by person {number(own['mean'])}{between(own)}"
+    stages = ", ".join(f"{name} {number(one['f1']) or '–'}" for name, one in sleep["stages"].items())
+    kappa = number(sleep["kappa"]) or "undefined"
+    out.print(f"sleep stages: kappa {kappa}{by_person}, macro-F1 {number(sleep['macro_f1'])}; F1 {stages}")
 
 
 def print_temperature(t: dict[str, Any]) -> None:

@@ -16,19 +16,23 @@ from bothways.evaluation import (
     majority,
     metrics_by_level,
     ridge_probe,
+    sleep_scores,
     temperature_scaling,
 )
 from bothways.files import write_json
 from bothways.model import Model
+from bothways.report import write_report
 from bothways.run.common import (
     SCRATCH,
     Sources,
     band_powers,
+    check_page,
     fill_channels,
     guessed_subjects,
     of_subjects,
     usable,
 )
+from bothways.run.evaluation_page import evaluation_page
 from bothways.run.leaks import pretraining_overlap
 from bothways.run.tasks import event_scores, labelled, measured, probabilities, rules_of, told
 from bothways.run.tested import open_tested
@@ -41,7 +45,14 @@ from bothways.training import (
 EVALUATION = {"test": "evaluation.json", "validation": "evaluation-validation.json"}
 
 
-def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "test") -> dict[str, Any]:
+def evaluate(
+    run: str | Path,
+    *,
+    data: str | Path | None = None,
+    part: str = "test",
+    html: str | Path | None = None,
+    overwrite: bool = False,
+) -> dict[str, Any]:
     """Measures a fine-tuned run on people it was not trained on, beside controls on the same split.
 
     The controls: chance, majority, band power + logistic regression (of the channels that all recordings have), and
@@ -52,23 +63,34 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
         run: a fine-tuned run.
         data: its store, where it has moved.
         part: `test` or `validation`.
+        html: file to write a page to.
+        overwrite: replace that file.
 
     Returns:
         `run`, `part`, `split`, `classes`, `task`, `model` and `controls` (see `evaluation.classification_metrics`; of
         events also `spans`, see `evaluation.span_metrics`), `levels`
         (`model` and each control per recording, per subject and within subjects: `evaluation.metrics_by_level`),
         `events` (where some time is background: `predict`'s events by SzCORE's rules, `evaluation.score_subjects` of
-        each class), `comparisons` (the model with each control: `evaluation.compare_arms`), `temperature` (of the
-        model, fitted on `n` windows of `n_subjects` validation people, none of whom is tested:
-        `evaluation.temperature_scaling`),
+        each class), `sleep` (where the classes are sleep stages: `evaluation.sleep_scores`), `comparisons` (the model
+        with each control: `evaluation.compare_arms`), `temperature` (of the model, fitted on `n` windows of
+        `n_subjects` validation people, none of whom is tested: `evaluation.temperature_scaling`),
         `pretraining_overlap` (how all that the weights were trained on before touches the tested people, see
         `leaks.pretraining_overlap`), `load_report`,
         `probe_load_report` (of the frozen encoder, or None), `notes`.
 
     Raises:
         UserError: no such run or store, another contract, nobody in that part, or a person or recording of another
-            part in it (see `leaks.check_split`).
+            part in it (see `leaks.check_split`), or the page cannot be written or exists.
     """
+    if html is not None:
+        check_page(Path(html), [run], overwrite)
+    result = _evaluate(run, data, part)
+    if html is not None:
+        write_report(evaluation_page(result), Path(html))
+    return result
+
+
+def _evaluate(run: str | Path, data: str | Path | None, part: str) -> dict[str, Any]:
     opened = open_tested(run, data, part)
     run, manifest, settings, split = opened.run, opened.manifest, opened.settings, opened.split
     store, model, windows, tested, notes = opened.store, opened.model, opened.windows, opened.tested, opened.notes
@@ -113,7 +135,11 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
         return classification_metrics(tested.label, values, windows.classes, tested.subject)
 
     arms = {"model": model_scores, **scores}
-    events = None
+    events, sleep = None, None
+    try:
+        sleep = sleep_scores(tested.label, model_scores, windows.classes, tested.subject)
+    except UserError as problem:
+        notes.append(f"no sleep scores: {problem}")
     if any(row.onset_s is not None for row in rows):
         try:
             events = event_scores(model, sources, np.unique(tested.recording).tolist(), rows, settings)
@@ -138,6 +164,7 @@ def evaluate(run: str | Path, *, data: str | Path | None = None, part: str = "te
         },
         "comparisons": compare_arms(tested.label, arms, tested.subject, reference="model"),
         "events": events,
+        "sleep": sleep,
         "temperature": _temperature(model, sources, held_out, what, tested.label, arms["model"]),
         "pretraining_overlap": pretraining_overlap(pretraining, store, getattr(split, part), split),
         "load_report": model.load_report.as_dict(),

@@ -44,8 +44,9 @@ def annotated_stages(store: eeg.Store, files: Sequence[str | Path], rules: Label
     """
     told = AnnotatedStages()
     hypnograms = {Path(one["file"]).name for one in store.head["left_out"] if one["code"] == "annotations"}
-    places = [place for one in files if hypnograms and ((place := Path(one)).is_dir() or place.name in hypnograms)]
-    for source in (eeg.EVENTS, *places):
+    places: list[str | Path] = [eeg.EVENTS]
+    places += [place for one in files if hypnograms and ((place := Path(one)).is_dir() or place.name in hypnograms)]
+    for source in places:
         try:
             spans = eeg.find_labels(source, store, rules)
         except UserError as problem:
@@ -77,7 +78,7 @@ def hypnogram(trace: eeg.Trace, window_s: float, annotated: Sequence[eeg.Span]) 
     step_s = min(EPOCH_S, window_s)
     begin_s, end_s = float(trace.onset_s[0]), float(trace.onset_s[-1] + trace.duration_s[-1])
     edges_s = begin_s + step_s * np.arange(max(1, np.ceil((end_s - begin_s) / step_s - 1e-6)) + 1)
-    marked = [stage_of(row.label or "") for row in annotated]
+    marked = [str(stage_of(row.label or "")) for row in annotated]
     names = [stage for stage in STAGES if stage in {*stages.values(), *marked}]
     classes = most_of(edges_s, trace.onset_s, trace.duration_s, trace.probabilities)
     own, number = stage_numbers(stages)
@@ -85,8 +86,8 @@ def hypnogram(trace: eeg.Trace, window_s: float, annotated: Sequence[eeg.Span]) 
     predicted = np.where(classes == UNSCORED, UNSCORED, places[number[classes]])
     series = [_line("predicted", predicted)]
     caption = (
-        f"A stage for each {step_s:g} s: the most probable class, by its mean probability there. The line is open where "
-        "no usable window lies, or movement."
+        f"A stage for each {step_s:g} s: the most probable class, by its mean probability there. The line is open "
+        "where no usable window lies, or movement."
     )
     if annotated:
         onset_s = np.array([row.onset_s for row in annotated], float)
