@@ -8,12 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from playwright.sync_api import Browser
 
 from bothways import eeg, run
 from bothways.config import FinetuneConfig
 from bothways.errors import UserError
 from bothways.evaluation import Split
+from bothways.report import write_report
+from bothways.report.plots import number
 from bothways.run.compare import trial_splits
+from bothways.run.probe_page import probe_page
 from people import TINY, WINDOWS, Chain
 
 Call = Callable[..., tuple[int, str, str]]
@@ -188,7 +192,8 @@ def test_tokens_of_all_channels(chain: Chain, tmp_path: Path) -> None:
 def test_probes(chain: Chain, tmp_path: Path, bothways: Call) -> None:
     copy = tmp_path / "run"
     shutil.copytree(chain.finetuned, copy)
-    code, out, err = bothways("eeg", "probe", copy, "--steps", 15, "--shuffles", 4, "--json")
+    page = tmp_path / "probes.html"
+    code, out, err = bothways("eeg", "probe", copy, "--steps", 15, "--shuffles", 4, "--json", "--html", page)
     assert code == 0, err
     result = json.loads(out)
     assert json.loads((copy / "probe.json").read_text()) == result
@@ -206,6 +211,40 @@ def test_probes(chain: Chain, tmp_path: Path, bothways: Call) -> None:
     assert "÷1000000 would make" in rows["µV read as V"]["said"]
     assert rows["×10"]["as_it_is"] == chain.results["evaluate"]["model"]["balanced_accuracy"]
     assert rows["µV read as V"]["changed"] == 0.5  # all windows look alike then
+    html = page.read_text()
+    assert (
+        f"mean of 4 deals shuffled: {number(shuffled['over_shuffles']['mean'])} (" in html
+    )  # beside the plot, in words
+    assert "Its interval holds chance, as it must." in html
+    assert "÷1000000 would make" in html
+
+
+@pytest.mark.parametrize("width", [360, 1440])
+def test_the_page_of_probes_fits(browser: Browser, tmp_path: Path, width: int) -> None:
+    above = {"mean": 0.1, "low": 0.05, "high": 0.2, "p": 0.03}
+    row = {
+        "what": "<b>×10", "changed": 0.5, "balanced_accuracy": None, "as_it_is": 0.75, "suspected": 1, "refused": 0,
+        "recordings": 2, "said": "<i>odd",
+    }  # fmt: skip
+    over = {"mean": 0.9, "low": 0.8, "high": 1.0, "n": 3}
+    result = {
+        "run": "<script>x", "identity": {"people": 4, "n": 40, "accuracy": 0.35, "chance": 0.25, "above_chance": above},
+        "shuffled": {"steps": 3, "chance": 0.5, "over_shuffles": over, "at_chance": False, "as_labelled": 0.95},
+        "amplitude": [row], "notes": ["<u>note"],
+    }  # fmt: skip
+    write_report(probe_page(result), tmp_path / "page.html")
+    said: list[str] = []
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda problem: said.append(str(problem)))
+    page.goto((tmp_path / "page.html").as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert page.locator("h1").inner_text() == "Probes: <script>x"
+    assert "does not hold chance" in page.locator("main").inner_text()
+    label = page.locator(".curve").first.get_attribute("aria-label") or ""
+    assert "4 people: 0.35 (0.3 to 0.45); chance 0.25" in label
+    page.close()
+    assert said == []
 
 
 def test_a_pretrained_run_has_no_classes_to_probe(chain: Chain, tmp_path: Path, bothways: Call) -> None:

@@ -119,7 +119,7 @@ def test_a_number_by_the_command_line(
     assert (head.classes, head.mean, head.sd, head.loss) == (("age",), target["mean"], target["sd"], "mse")
     assert "a number for each window, read from cls" in (age / "README.md").read_text()
 
-    code, out, err = bothways("eeg", "evaluate", age, "--json")
+    code, out, err = bothways("eeg", "evaluate", age, "--html", tmp_path / "age.html", "--json")
     assert code == 0, err
     found = told_by(out)
     assert found["model"]["n"] == 16
@@ -131,7 +131,7 @@ def test_a_number_by_the_command_line(
     assert [one["true"] for one in found["recordings"]] == tested.tolist()
     first = found["comparisons"]["training_mean"]["mean"]
     assert first == pytest.approx(found["model"]["mae"] - found["controls"]["training_mean"]["mae"])
-    page = (age / "evaluation.html").read_text()
+    page = (tmp_path / "age.html").read_text()
     assert "true age" in page
     assert "a point for each recording" in page
     print_evaluation(found)
@@ -163,7 +163,7 @@ def test_several_classes_by_the_command_line(
     assert manifest["counts"]["train"]["00"] == {"alpha": 0, "beta": 0, "(none)": 4, "(windows)": 4}
     assert load_config_of(waves).heads["several"].class_weights == (1, 1)  # half of the windows have each
 
-    code, out, err = bothways("eeg", "evaluate", waves, "--json")
+    code, out, err = bothways("eeg", "evaluate", waves, "--html", tmp_path / "waves.html", "--json")
     assert code == 0, err
     found = told_by(out)
     assert list(found["controls"]) == ["base_rate", "band_power", "frozen_probe"]
@@ -171,7 +171,7 @@ def test_several_classes_by_the_command_line(
     assert found["controls"]["band_power"]["labels"]["alpha"]["auroc"] == 1
     assert found["model"]["labels"]["beta"]["n_positive"] == 4
     assert [one["true"] for one in found["recordings"]] == [waves_of(person) for person in PARTS["test"]]
-    assert "Class by class, windows" in (waves / "evaluation.html").read_text()
+    assert "Class by class, windows" in (tmp_path / "waves.html").read_text()
     print_evaluation(found)
     assert re.search(r"beta +band power +4 +16", capsys.readouterr().out)
 

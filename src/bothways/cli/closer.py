@@ -1,4 +1,4 @@
-"""The commands that look closer at a run: curves and probes."""
+"""The commands that look closer at a run: evaluation, curves and probes."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from bothways.cli.commands import AsJson, Changes, Data, Overwrite, Recipe, eeg
-from bothways.cli.printing import interval, new_table, number, out, print_json
+from bothways.cli.printing import interval, new_table, number, out, print_evaluation, print_json, print_loaded
 
 curve = typer.Typer(help="Curves: over labelled people, over channels.", no_args_is_help=True)
 eeg.add_typer(curve, name="curve")
@@ -15,6 +15,36 @@ CurveOut = Annotated[
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A fine-tuned run.")]
 Moved = Annotated[Path | None, typer.Option("--data", help="The run's store, if it has moved.")]
+Page = Annotated[Path | None, typer.Option("--html", help="Write the result as a page to this file.")]
+ReplacePage = Annotated[bool, typer.Option("--overwrite", help="Replace --html if it exists.")]
+
+
+@eeg.command(epilog="Example: bothways eeg evaluate run2 --html evaluation.html")
+def evaluate(
+    run_folder: RunFolder,
+    data: Moved = None,
+    part: Annotated[str, typer.Option(help="test or validation.")] = "test",
+    event_rules: Annotated[
+        list[str] | None,
+        typer.Option("--event-rule", help="As before_s=1 or merge_s=2; SzCORE's if left out."),
+    ] = None,
+    html: Page = None,
+    overwrite: ReplacePage = False,
+    json: AsJson = False,
+) -> None:
+    """Measure a fine-tuned run on people it has not seen, beside controls on the same split."""
+    from bothways import run
+
+    result = run.evaluate(
+        run_folder, data=data, part=part, event_rules=event_rules or (), html=html, overwrite=overwrite
+    )
+    if json:
+        return print_json(result)
+    print_loaded(result["load_report"])
+    print_loaded(result["probe_load_report"], "weights of the frozen probe")
+    print_evaluation(result)
+    if html is not None:
+        out.print(f"written: {html}")
 
 
 @curve.command(
@@ -119,19 +149,21 @@ def channel_curve(
     out.print(f"written: {result['out']}/report.html, {result['out']}/channels.json")
 
 
-@eeg.command(epilog="Example: bothways eeg probe run2")
+@eeg.command(epilog="Example: bothways eeg probe run2 --html probes.html")
 def probe(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A pretrained or fine-tuned run.")],
     data: Moved = None,
     steps: Annotated[int, typer.Option(min=1, help="Of each short training.")] = 30,
     shuffles: Annotated[int, typer.Option(min=2, help="How often the labels are dealt anew.")] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Of deals and trainings.")] = 0,
+    html: Page = None,
+    overwrite: ReplacePage = False,
     json: AsJson = False,
 ) -> None:
     """Ask whom a run recognises, whether it learns shuffled labels, and whether it minds a wrong unit."""
     from bothways import run
 
-    result = run.probe(run_folder, data=data, steps=steps, shuffles=shuffles, seed=seed)
+    result = run.probe(run_folder, data=data, steps=steps, shuffles=shuffles, seed=seed, html=html, overwrite=overwrite)
     if json:
         return print_json(result)
     if one := result["identity"]:
@@ -157,3 +189,5 @@ def probe(
         out.print(table)
     for note in result["notes"]:
         out.print(f"note: {note}")
+    if html is not None:
+        out.print(f"written: {html}")

@@ -18,7 +18,6 @@ from bothways.cli.printing import (
     print_checked,
     print_compared,
     print_embedded,
-    print_evaluation,
     print_json,
     print_loaded,
     print_notes,
@@ -290,28 +289,6 @@ def finetune(
     print_loaded(result["load_report"])
     print_validation(result)
     print_training(result)
-
-
-@eeg.command(epilog="Example: bothways eeg evaluate run2")
-def evaluate(
-    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A fine-tuned run.")],
-    data: Annotated[Path | None, typer.Option("--data", help="The run's store, if it has moved.")] = None,
-    part: Annotated[str, typer.Option(help="test or validation.")] = "test",
-    event_rules: Annotated[
-        list[str] | None,
-        typer.Option("--event-rule", help="As before_s=1 or merge_s=2; SzCORE's if left out."),
-    ] = None,
-    json: AsJson = False,
-) -> None:
-    """Measure a fine-tuned run on people it has not seen, beside controls on the same split."""
-    from bothways import run
-
-    result = run.evaluate(run_folder, data=data, part=part, event_rules=event_rules or ())
-    if json:
-        return print_json(result)
-    print_loaded(result["load_report"])
-    print_loaded(result["probe_load_report"], "weights of the frozen probe")
-    print_evaluation(result)
 
 
 @eeg.command(epilog="Example: bothways eeg compare --from run --data store --labels labels.csv --out compared")

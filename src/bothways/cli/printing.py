@@ -151,6 +151,8 @@ def print_evaluation(result: dict[str, Any]) -> None:
         told = [f"{title} {number(found[rate] and found[rate]['mean'])}" for rate, title in rates.items()]
         rules = ", ".join(f"{rule} {seconds:g}" for rule, seconds in result["event_rules"].items())
         out.print(f"events {name} ({rules}; mean of {counted(found['n_subjects'], *PEOPLE)}): {', '.join(told)}")
+    if sleep := result["sleep"]:
+        print_sleep(sleep)
     print_temperature(result["temperature"])
     print_overlap(result["pretraining_overlap"], "test" if result["part"] == "test" else "validation")
     for note in result["notes"]:
@@ -166,8 +168,6 @@ def print_target(result: dict[str, Any]) -> None:
     print_overlap(result["pretraining_overlap"], result["part"])
     for note in result["notes"]:
         out.print(note)
-    if result["page"] is not None:
-        out.print(f"written: {result['page']}")
 
 
 def _print_number(result: dict[str, Any]) -> None:
@@ -226,6 +226,15 @@ def print_predicted(result: dict[str, Any], out_folder: Path) -> None:
             str(len(r["events"])) if "events" in r else "", f"{r['uncovered_s']:g}", str(out_folder / r["csv"]),
         )  # fmt: skip
     out.print(table)
+
+
+def print_sleep(sleep: dict[str, Any]) -> None:
+    """Prints the agreement of sleep stages, over all windows, by person and stage by stage."""
+    own = sleep["kappa_subjects"]
+    by_person = "" if own is None else f", by person {number(own['mean'])}{between(own)}"
+    stages = ", ".join(f"{name} {number(one['f1']) or '–'}" for name, one in sleep["stages"].items())
+    kappa = number(sleep["kappa"]) or "undefined"
+    out.print(f"sleep stages: kappa {kappa}{by_person}, macro-F1 {number(sleep['macro_f1'])}; F1 {stages}")
 
 
 def print_temperature(t: dict[str, Any]) -> None:

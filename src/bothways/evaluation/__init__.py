@@ -38,7 +38,16 @@ from bothways.evaluation.metrics import classification_metrics
 from bothways.evaluation.multilabel import multilabel_metrics
 from bothways.evaluation.people import alias_groups, person_of, read_aliases, read_names
 from bothways.evaluation.regression import constant_controls, regression_metrics
-from bothways.evaluation.sleep import UNSCORED, stage_metrics
+from bothways.evaluation.sleep import (
+    STAGES,
+    UNSCORED,
+    most_of,
+    sleep_scores,
+    sleep_stages,
+    stage_metrics,
+    stage_numbers,
+    stage_of,
+)
 from bothways.evaluation.spans import best_spans, span_metrics
 from bothways.evaluation.splits import PARTS, Split, check_classes
 from bothways.evaluation.statistics import holm, paired_difference, summarise
@@ -59,6 +68,7 @@ __all__ = [
     "METRICS",
     "PARTS",
     "RIDGE_LAMBDA",
+    "STAGES",
     "SZCORE",
     "TANGENT_BANDS_HZ",
     "UNSCORED",
@@ -94,6 +104,7 @@ __all__ = [
     "majority",
     "mean_by_group",
     "metrics_by_level",
+    "most_of",
     "multilabel_metrics",
     "paired_difference",
     "people_scores",
@@ -111,9 +122,13 @@ __all__ = [
     "score_samples",
     "score_subjects",
     "side_by_side",
+    "sleep_scores",
+    "sleep_stages",
     "span_metrics",
     "split_subjects",
     "stage_metrics",
+    "stage_numbers",
+    "stage_of",
     "summarise",
     "tangent_vectors",
     "temperature_scaling",

@@ -1,10 +1,11 @@
-"""How well sleep stages agree, stage by stage."""
+"""Which classes are sleep stages, which stage holds when, and how well two hypnograms agree, stage by stage."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from bothways.errors import UserError
 from bothways.evaluation.metrics import classification_metrics
@@ -13,6 +14,112 @@ from bothways.evaluation.statistics import summarise
 
 UNSCORED = -1
 """In labels and predictions: no stage."""
+STAGES = ("W", "R", "NREM", "N1", "N2", "N3")
+"""As a hypnogram has them from top to bottom; NREM where N1 to N3 are not told apart."""
+MOVEMENT = "movement"
+"""What Rechtschaffen and Kales score beside the stages, and the AASM manual does not."""
+_KINDS = {
+    "W": r"w|wk|wake|awake|wakefulness|s ?0",
+    "R": r"r|rem",
+    "NREM": r"n|n(?:on)? ?rem",
+    "N1": r"(?:n|s|n(?:on)? ?rem) ?1",
+    "N2": r"(?:n|s|n(?:on)? ?rem) ?2",
+    "N3": r"(?:n|s|n(?:on)? ?rem) ?[34]|sws|slow wave",
+    MOVEMENT: r"mt|movement(?: time)?",
+}
+_DIGITS = {"0": "W", "1": "N1", "2": "N2", "3": "N3", "4": "N3"}
+"""Stages where the name says that it is one; REM has no digit that all agree on."""
+
+
+def stage_of(name: str) -> str | None:
+    """Returns the stage that a label means, as `W`, `Sleep stage 2`, `NREM 3`, `SLEEP-S4` or `REM sleep|5` do.
+
+    S3 and S4 (N4) are one stage, N3, as the AASM manual has it.
+
+    Returns:
+        One of `STAGES`, `MOVEMENT`, or None: no stage.
+    """
+    plain = " ".join(re.split(r"[\s_\-/.:]+", name.casefold())).strip()
+    found = re.fullmatch(r"(sleep )?(stage ?)?(.*?)( sleep)?(?: ?\| ?\d+)?", plain)
+    assert found is not None
+    if found[2] and (digit := _DIGITS.get(found[3])):
+        return digit
+    return next((stage for stage, pattern in _KINDS.items() if re.fullmatch(pattern, found[3])), None)
+
+
+def sleep_stages(classes: Sequence[str]) -> dict[str, str] | None:
+    """Returns the stage of each class, or None where the classes are no sleep stages.
+
+    They are where each is one, or movement; there are two at least; and one is wake, or a name says `stage` or `sleep`:
+    S1 and S2 alone may be codes of stimuli.
+    """
+    stages = {name: stage for name in classes if (stage := stage_of(name)) is not None}
+    told = "W" in stages.values() or any(re.search("(?i)stage|sleep", name) for name in stages)
+    if len(stages) < len(classes) or len({*stages.values()} - {MOVEMENT}) < 2 or not told:
+        return None
+    return stages
+
+
+def stage_numbers(stages: Mapping[str, str]) -> tuple[list[str], Int[np.ndarray, " k"]]:
+    """Returns the stages that classes stand for, in the order of `STAGES`, and the place of each class among them.
+
+    Args:
+        stages: see `sleep_stages`; movement is `UNSCORED`.
+    """
+    names = [stage for stage in STAGES if stage in stages.values()]
+    return names, np.array([names.index(s) if s in names else UNSCORED for s in stages.values()], dtype=np.int64)
+
+
+def most_of(
+    edges_s: Float[np.ndarray, " e"],
+    onset_s: Float[np.ndarray, " m"],
+    duration_s: Float[np.ndarray, " m"],
+    weights: Float[np.ndarray, "m k"],
+) -> Int[np.ndarray, " n"]:
+    """Returns what weighs most between each edge and the next: probabilities of moments, or 1 for a stage marked there.
+
+    Args:
+        edges_s: n + 1 times, rising.
+        onset_s: where each stretch begins; stretches may overlap.
+        duration_s: how long it lasts.
+        weights: of each of the k in it; a row with NaN counts as nothing.
+
+    Returns:
+        0 to k - 1, of equal ones the first; `UNSCORED` where nothing lies.
+    """
+    known = ~np.isnan(weights).any(1) & (duration_s > 0)
+    start_s, weight = onset_s[known], weights[known]
+    times_s = np.concatenate([start_s, start_s + duration_s[known]]).clip(edges_s[0], edges_s[-1])
+    order = np.argsort(times_s, kind="stable")
+    times_s = np.concatenate([edges_s[:1], times_s[order]])
+    slope = np.concatenate([np.zeros((1, weights.shape[1])), np.cumsum(np.concatenate([weight, -weight])[order], 0)])
+    area = np.concatenate([np.zeros_like(slope[:1]), np.cumsum(slope[:-1] * np.diff(times_s)[:, None], 0)])
+    within = np.stack([np.diff(np.interp(edges_s, times_s, column)) for column in area.T], 1).round(9)
+    return np.where(within.max(1) > 0, within.argmax(1), UNSCORED)
+
+
+def sleep_scores(
+    labels: Int[np.ndarray, "n"], scores: Float[np.ndarray, "n k"], classes: Sequence[str], subjects: Names
+) -> dict[str, Any] | None:
+    """Measures the classes as sleep stages; None where they are others (see `sleep_stages`).
+
+    Args:
+        labels: true class of each window, 0 to k - 1.
+        scores: of each class; the largest is the prediction.
+        classes: names of the k classes.
+        subjects: whose window it is.
+
+    Returns:
+        What `stage_metrics` returns, and `stage_of`: class -> stage.
+
+    Raises:
+        UserError: nothing but movement.
+    """
+    stages = sleep_stages(classes)
+    if stages is None:
+        return None
+    names, number = stage_numbers(stages)
+    return {**stage_metrics(number[labels], number[scores.argmax(1)], names, subjects), "stage_of": stages}
 
 
 def stage_metrics(

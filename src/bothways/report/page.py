@@ -49,7 +49,7 @@ def write_report(report: dict[str, Any], out: Path) -> None:
               `high`}], `log_y` (false), `x_names` (of x = 0, 1, …; numbers if left out), `chance` (None).
             - `scatter`: `x_label`, `y_label`, `series` [{`label`, `x`, `y`}]; a point for each x.
             - `dots`: `x_label`, `arms` [{`label`, `values`}] with one value per split, `chance` (None), `splits`
-              (names; 1, 2, … if left out).
+              (names; 1, 2, … if left out), `each` ("split", or "person": what a dot is).
             - `bars`: `unit`, `groups` [str], `series` [{`label`, `values`}] with one value per group.
             - `confusion`: `classes` [str], `matrix` (row = truth).
             - `reliability`: `series` [{`label`, `ece`, `bins` [{`confidence`, `accuracy`, `n`}]}].

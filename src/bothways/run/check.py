@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from bothways import __version__, eeg
-from bothways.errors import UserError
-from bothways.files import check_output
 from bothways.report import write_report
+from bothways.run.common import check_page
 
 
 def check(
@@ -36,25 +35,13 @@ def check(
     paths = eeg.as_paths(paths)
     if html is not None:
         on_disk = [path for path in paths if not isinstance(path, eeg.Recording)]
-        _check_page(Path(html), on_disk, overwrite)
+        check_page(Path(html), on_disk, overwrite)
     report = eeg.check(paths, subject_from=subject_from, unit=unit, drawings=html is not None)
     if html is not None:
         write_report(_page(report), Path(html))
         for recording in report["recordings"]:
             recording.pop("drawing", None)
     return report
-
-
-def _check_page(html: Path, paths: Sequence[str | Path], overwrite: bool) -> None:
-    """Refuses, before any work, a page that cannot be written; only a page is ever replaced, never a recording."""
-    if not html.absolute().parent.is_dir():
-        raise UserError(f"{html}: expected a file in a folder that exists, {html.parent} does not; make it first")
-    if not html.exists():
-        return check_output(html, inputs=paths)
-    if not overwrite:
-        raise UserError(f"{html}: already exists; choose another --html, or pass --overwrite to replace it")
-    if not html.is_file() or not html.read_bytes()[:15].lower().startswith(b"<!doctype html"):
-        raise UserError(f"{html}: not a page, so it is not overwritten; choose another --html")
 
 
 def _page(report: dict[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from bothways.config import (
 )
 from bothways.errors import BothwaysWarning, UserError
 from bothways.evaluation import band_power
-from bothways.files import sha256_file
+from bothways.files import check_output, sha256_file
 from bothways.model import Model
 from bothways.training import RunFolder, Source, largest_batch
 
@@ -342,3 +342,24 @@ def with_mains(run: Path, signal: SignalConfig, notch_hz: float | None, source: 
     if signal.notch_hz is None:
         raise UserError(f"{run}: the model was trained with mains left in; leave --notch-hz out")
     return validate(SignalConfig, signal.model_dump() | {"notch_hz": notch_hz}, source)
+
+
+def check_page(html: Path, paths: Sequence[str | Path], overwrite: bool) -> None:
+    """Refuses, before any work, a page that cannot be written; only a page is ever replaced, never a recording.
+
+    Args:
+        html: the page.
+        paths: what is read to make it.
+        overwrite: whether a page that is there may be replaced.
+
+    Raises:
+        UserError: no such folder, something is there, or it is no page.
+    """
+    if not html.absolute().parent.is_dir():
+        raise UserError(f"{html}: expected a file in a folder that exists, {html.parent} does not; make it first")
+    if not html.exists():
+        return check_output(html, inputs=paths)
+    if not overwrite:
+        raise UserError(f"{html}: already exists; choose another --html, or pass --overwrite to replace it")
+    if not html.is_file() or not html.read_bytes()[:15].lower().startswith(b"<!doctype html"):
+        raise UserError(f"{html}: not a page, so it is not overwritten; choose another --html")

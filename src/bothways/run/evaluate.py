@@ -19,21 +19,26 @@ from bothways.evaluation import (
     majority,
     metrics_by_level,
     ridge_probe,
+    sleep_scores,
     temperature_scaling,
 )
 from bothways.files import write_json
 from bothways.model import Model
+from bothways.report import write_report
 from bothways.run.common import (
     SCRATCH,
     Sources,
     band_powers,
+    check_page,
     control_patches,
     guessed_subjects,
     of_subjects,
     usable,
 )
 from bothways.run.evaluate_target import evaluate_target
+from bothways.run.evaluation_page import evaluation_page
 from bothways.run.leaks import pretraining_overlap
+from bothways.run.target_page import target_page
 from bothways.run.targets import target_of_model
 from bothways.run.tasks import event_scores, labelled, measured, probabilities, rules_of, told
 from bothways.run.tested import EVALUATION, frozen_encoder, open_tested
@@ -41,7 +46,13 @@ from bothways.training import cls_features, infer
 
 
 def evaluate(
-    run: str | Path, *, data: str | Path | None = None, part: str = "test", event_rules: Sequence[str] = ()
+    run: str | Path,
+    *,
+    data: str | Path | None = None,
+    part: str = "test",
+    event_rules: Sequence[str] = (),
+    html: str | Path | None = None,
+    overwrite: bool = False,
 ) -> dict[str, Any]:
     """Measures a fine-tuned run on people it was not trained on, beside controls on the same split.
 
@@ -55,13 +66,16 @@ def evaluate(
         part: `test` or `validation`.
         event_rules: what counts as one event and as found where it is not as SzCORE has it for seizures:
             `name=seconds` of `evaluation.EventRules`.
+        html: file to write a page to.
+        overwrite: replace that file.
 
     Returns:
         `run`, `part`, `split`, `classes`, `task`, `model` and `controls` (see `evaluation.classification_metrics`; of
         events also `spans`, see `evaluation.span_metrics`), `levels`
         (`model` and each control per recording, per subject and within subjects: `evaluation.metrics_by_level`),
         `events` (where some time is background: `predict`'s events by `event_rules`, `evaluation.score_subjects` of
-        each class), `event_rules`, `comparisons` (the model with each control: `evaluation.compare_arms`),
+        each class), `event_rules`, `sleep` (where the classes are sleep stages: `evaluation.sleep_scores`),
+        `comparisons` (the model with each control: `evaluation.compare_arms`),
         `temperature` (of the model, fitted on `n` windows of `n_subjects` validation people, none of whom is tested:
         `evaluation.temperature_scaling`),
         `pretraining_overlap` (how all that the weights were trained on before touches the tested people, see
@@ -71,9 +85,19 @@ def evaluate(
 
     Raises:
         UserError: no such run or store, another contract, nobody in that part, or a person or recording of another
-            part in it (see `leaks.check_split`).
+            part in it (see `leaks.check_split`), or the page cannot be written or exists.
     """
     scoring = EventRules.of(event_rules)
+    if html is not None:
+        check_page(Path(html), [run], overwrite)
+    result = _evaluate(run, data, part, scoring)
+    if html is not None:
+        page = target_page if "target" in result else evaluation_page
+        write_report(page(result), Path(html))
+    return result
+
+
+def _evaluate(run: str | Path, data: str | Path | None, part: str, scoring: EventRules) -> dict[str, Any]:
     opened = open_tested(run, data, part)
     if (target := target_of_model(opened.model)) is not None:
         return evaluate_target(opened, target, part)
@@ -120,7 +144,11 @@ def evaluate(
         return classification_metrics(tested.label, values, windows.classes, tested.subject)
 
     arms = {"model": model_scores, **scores}
-    events = None
+    events, sleep = None, None
+    try:
+        sleep = sleep_scores(tested.label, model_scores, windows.classes, tested.subject)
+    except UserError as problem:
+        notes.append(f"no sleep scores: {problem}")
     if any(row.onset_s is not None for row in rows):
         try:
             events = event_scores(model, sources, np.unique(tested.recording).tolist(), rows, settings, scoring)
@@ -146,6 +174,7 @@ def evaluate(
         "comparisons": compare_arms(tested.label, arms, tested.subject, reference="model"),
         "events": events,
         "event_rules": asdict(scoring),
+        "sleep": sleep,
         "temperature": _temperature(model, sources, held_out, what, tested.label, arms["model"]),
         "pretraining_overlap": pretraining_overlap(pretraining, store, getattr(split, part), split),
         "load_report": model.load_report.as_dict(),

@@ -18,10 +18,8 @@ from bothways.evaluation import (
     ridge_regression,
 )
 from bothways.files import write_json
-from bothways.report import write_report
 from bothways.run.common import SCRATCH, band_powers, control_patches, guessed_subjects, of_subjects, usable
 from bothways.run.leaks import pretraining_overlap
-from bothways.run.target_page import page
 from bothways.run.targets import Target
 from bothways.run.tested import EVALUATION, Tested, frozen_encoder
 from bothways.training import cls_features, infer
@@ -35,7 +33,7 @@ def evaluate_target(opened: Tested, target: Target, part: str) -> dict[str, Any]
 
     The controls: the training people's mean and median, or their share of each class; band power with a ridge
     regression, or a logistic regression of each class by itself; the frozen encoder with a ridge regression in closed
-    form. One that cannot be had is left out with a note. The result is also written to the run, and as a page beside.
+    form. One that cannot be had is left out with a note. The result is also written to the run.
 
     Args:
         opened: the run and its windows.
@@ -49,7 +47,7 @@ def evaluate_target(opened: Tested, target: Target, part: str) -> dict[str, Any]
         control's, person by person, `evaluation.paired_difference`; None of classes), `recordings` (`file`, `subject`,
         `windows`, `true` (the number, or the classes that are there; None where its windows differ), `predicted` (the
         mean number, or the mean probability of each class)), `pretraining_overlap`, `load_report`,
-        `probe_load_report`, `page` (the file, or None), `notes`.
+        `probe_load_report`, `notes`.
 
     Raises:
         UserError: no tested window can be used.
@@ -102,13 +100,10 @@ def evaluate_target(opened: Tested, target: Target, part: str) -> dict[str, Any]
         "pretraining_overlap": pretraining_overlap(pretraining, store, people, split),
         "load_report": None if opened.model.load_report is None else opened.model.load_report.as_dict(),
         "probe_load_report": encoder.load_report.as_dict() if encoder and encoder.load_report else None,
-        "page": None,
         "notes": notes,
     }
     file = opened.run / EVALUATION[part]
     try:
-        write_report(page(result), file.with_suffix(".html"))
-        result["page"] = str(file.with_suffix(".html"))
         write_json(file, result)
     except OSError as problem:
         notes.append(f"not kept in the run: {problem}")

@@ -15,11 +15,13 @@ import numpy as np
 from bothways import eeg
 from bothways.config import EVENT_PRESETS, EventConfig, FinetuneConfig, WindowConfig, load_config, validate
 from bothways.errors import BothwaysWarning, UserError
+from bothways.evaluation import sleep_stages
 from bothways.files import check_output, new_folder, write_json, write_text
 from bothways.model import Model
 from bothways.progress import progress
 from bothways.report import write_report
 from bothways.run.common import Sources, calibration, check_baseline, check_names, usable, with_mains
+from bothways.run.hypnogram import AnnotatedStages, annotated_stages
 from bothways.run.predict_page import prediction_page
 from bothways.run.predict_target import file_stem, predict_target, uncovered_s
 from bothways.run.targets import SAID, target_of_model
@@ -64,8 +66,9 @@ def predict(
         notch_hz: mains frequency where the recordings were made; as in training where not given.
         subject_from: see `check`; says whose baseline a recording gets.
         unit: see `check`.
-        pages: write of each recording also `<recording>.html`: the signal, the classes over time, the events, and which
-            channels and moments they rest on.
+        pages: write of each recording also `<recording>.html`: the signal, the classes over time, the events, which
+            channels and moments they rest on, and of sleep stages the hypnogram, beside the annotated one where the
+            recording, or a hypnogram among `files`, has it.
         overwrite: replace `out`.
 
     Returns:
@@ -125,6 +128,8 @@ def predict(
         places = {one.path.resolve() for one in wanted}
         named = eeg.scan([*files, *extra], subject_from) if extra else wanted
         names = {one.file for one in named if one.path.resolve() in places}
+        staged = pages and sleep_stages(next(iter(model.config.heads.values())).classes or ()) is not None
+        stages = annotated_stages(store, files, rules_of(settings)) if staged else AnnotatedStages()
         done: list[dict[str, Any]] = []
         skipped = [entry for entry in store.head["skipped"] if entry["file"] in names]
         with progress("predict", len(names), "recordings") as meter:
@@ -136,7 +141,7 @@ def predict(
                         done.append(predict_target(model, target, sources, index, settings, folder))
                     else:
                         assert rules is not None
-                        done.append(_predict_one(model, sources, index, settings, rules, folder, pages))
+                        done.append(_predict_one(model, sources, index, settings, rules, folder, pages, stages))
                 except UserError as problem:
                     skipped.append({"file": recording.file, "reason": str(problem)})
                 meter.advance(note=recording.file)
@@ -169,6 +174,7 @@ def _predict_one(
     rules: EventConfig,
     folder: Path,
     pages: bool,
+    stages: AnnotatedStages,
 ) -> dict[str, Any]:
     store = sources.store
     recording, sfreq_hz = store.recordings[index], store.signal.sfreq_hz
@@ -192,7 +198,7 @@ def _predict_one(
     stem = file_stem(folder, recording)
     write_text(folder / f"{stem}.csv", lines.getvalue())
     counts = np.bincount(scores.argmax(1), minlength=len(classes))
-    notes = [asdict(note) for note in recording.notes]
+    notes = [asdict(note) for note in (*recording.notes, *stages.notes.get(recording.file, ()))]
     entry: dict[str, Any] = {
         "file": recording.file,
         "subject": recording.subject,
@@ -207,7 +213,9 @@ def _predict_one(
         "notes": notes,
     }
     if pages:
-        write_report(prediction_page(model, sources.of(windows), trace, found, rules, entry), folder / f"{stem}.html")
+        night = stages.rows.get(recording.file, [])
+        page = prediction_page(model, sources.of(windows), trace, found, rules, entry, night)
+        write_report(page, folder / f"{stem}.html")
         entry["files"].append(f"{stem}.html")
     return entry
 

@@ -14,6 +14,7 @@ from bothways import __version__, eeg
 from bothways.config import EventConfig
 from bothways.inspection import Hidden, occlude
 from bothways.model import Model
+from bothways.run.hypnogram import hypnogram
 from bothways.run.tasks import of_spans, task_of
 from bothways.training import class_probabilities, moment_probabilities, span_probabilities
 
@@ -44,6 +45,7 @@ def prediction_page(
     found: Sequence[eeg.PredictedEvent],
     rules: EventConfig,
     entry: Mapping[str, Any],
+    stages: Sequence[eeg.Span] = (),
 ) -> dict[str, Any]:
     """Returns what `report.write_report` draws of one recording.
 
@@ -54,6 +56,7 @@ def prediction_page(
         found: the events.
         rules: what makes an event.
         entry: what `predict` says of the recording.
+        stages: sleep stages that are annotated in it.
     """
     store, index = source.store, int(source.windows.recording[0])
     recording, sfreq_hz = store.recordings[index], store.signal.sfreq_hz
@@ -69,6 +72,7 @@ def prediction_page(
         "truth_label": "annotated",
     }
     whole = _drawn(store, index, 0, recording.n_samples, POINTS, MOST_POINTS)
+    night = hypnogram(trace, source.windows.window_samples / sfreq_hz, stages)
     sections: list[dict[str, Any]] = [
         _facts(recording, sfreq_hz, len(gaps), trace, entry),
         common
@@ -83,6 +87,7 @@ def prediction_page(
             "lost. Gaps in the recording are shaded; where no usable window lies, the probabilities are left open."
             + _rest(len(annotated), "annotations"),
         },
+        *([night] if night is not None else []),
         _table(listed, len(found)),
     ]
     if found:

@@ -13,8 +13,10 @@ from bothways.errors import UserError
 from bothways.evaluation import paired_difference, people_scores, ridge_probe, summarise
 from bothways.files import write_json
 from bothways.model import Model
-from bothways.run.common import SCRATCH, Sources, check_contract, check_eeg, of_subjects, usable
+from bothways.report import write_report
+from bothways.run.common import SCRATCH, Sources, check_contract, check_eeg, check_page, of_subjects, usable
 from bothways.run.finetune import start_model
+from bothways.run.probe_page import probe_page
 from bothways.run.targets import need_classes
 from bothways.run.tasks import head_of
 from bothways.run.tested import Tested, open_tested, scored
@@ -38,7 +40,14 @@ FACTORS = {"×10": 10.0, "µV read as V": 1e6, "V read as µV": 1e-6}
 
 @interruptible("probe")
 def probe(
-    run: str | Path, *, data: str | Path | None = None, steps: int = 30, shuffles: int = 5, seed: int = 0
+    run: str | Path,
+    *,
+    data: str | Path | None = None,
+    steps: int = 30,
+    shuffles: int = 5,
+    seed: int = 0,
+    html: str | Path | None = None,
+    overwrite: bool = False,
 ) -> dict[str, Any]:
     """Asks a run whom it recognises, whether it learns what is not there, and whether it minds a wrong unit.
 
@@ -57,6 +66,8 @@ def probe(
         steps: of each short training.
         shuffles: how many deals.
         seed: of deals and trainings.
+        html: file to write a page to.
+        overwrite: replace that file.
 
     Returns:
         `run`, `identity` (`people`, `n` (windows), `accuracy` (mean over people), `chance`, `above_chance` (a
@@ -66,11 +77,13 @@ def probe(
         `balanced_accuracy`, `as_it_is`, `recordings`, `suspected`, `refused` (how many), `said`) or None, `notes`.
 
     Raises:
-        UserError: no such run or store, or another contract.
+        UserError: no such run or store, another contract, or the page cannot be written or exists.
         Interrupted: a signal came.
     """
     if steps < 1 or shuffles < 2:
         raise UserError(f"probe: expected 1 step and 2 shuffles or more, got {steps} and {shuffles}")
+    if html is not None:
+        check_page(Path(html), [run], overwrite)
     run = run_at(Path(run))
     check_eeg(load_config_of(run), run)
     manifest, notes = load_manifest(run), list[str]()
@@ -106,6 +119,8 @@ def probe(
         write_json(run / RESULT, result)
     except OSError as problem:
         result["notes"].append(f"not kept in the run: {problem}")
+    if html is not None:
+        write_report(probe_page(result), Path(html))
     return result
 
 

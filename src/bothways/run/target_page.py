@@ -24,7 +24,7 @@ NUMBER = {
 EACH = {"auroc": "AUROC", "auprc": "AUPRC", "precision": "precision", "recall": "recall", "f1": "F1"}
 
 
-def page(result: dict[str, Any]) -> dict[str, Any]:
+def target_page(result: dict[str, Any]) -> dict[str, Any]:
     """Returns what `report.write_report` draws of an evaluation (see `evaluate_target`)."""
     kind = result["target"]["kind"]
     sections = _of_number(result) if kind == "number" else _of_several(result)
