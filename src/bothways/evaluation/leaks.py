@@ -118,7 +118,7 @@ def repeats(recordings: Sequence[Mapping[str, Any]], parts: Int64[np.ndarray, " 
     if not found:
         return []
     near = np.concatenate(found)  # a landmark lies between two samples, so a copy's may be one further
-    same = np.unique(np.concatenate([near, near + [0, 0, 1, 0]]), axis=0)  # one of several equal channels
+    same = np.unique(np.concatenate([near, near + np.array([0, 0, 1, 0])]), axis=0)  # one of several equal channels
     lines, first, counts = np.unique(same[:, :3], axis=0, return_index=True, return_counts=True)
     best: dict[tuple[int, int], tuple[int, Repeat]] = {}
     for (one, other, shift), begin, n in zip(lines.tolist(), first.tolist(), counts.tolist()):
