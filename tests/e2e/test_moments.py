@@ -59,6 +59,7 @@ def test_moments_are_found(bursts: dict[str, Path], tmp_path: Path) -> None:
     assert burst["pooled"]["uncovered_s"] == 0
 
 
+@pytest.mark.slow
 def test_time_without_a_window_is_no_time_without_false_alarms(bursts: dict[str, Path], tmp_path: Path) -> None:
     settings = ['task="moment"', 'labels.background="rest"', "training.steps=1"]
     tuned(bursts, tmp_path / "run", *settings, "training.batch_size=2", "windows.window_s=70", "windows.stride_s=70")

@@ -185,8 +185,8 @@ def event_scores(
             lasts_s = (spans_s[:, 1] - spans_s[:, 0]).tolist()
             true_s = [(onset_s, onset_s + last_s) for onset_s, last_s in zip(onsets_s, lasts_s)]
             # Where no window is, no false alarm can be.
-            told_s = {"recorded_s": trace.recorded_s - trace.uncovered_s}
-            score = score_events(true_s, eeg.spans_s(found, name), end_s, **told_s)
+            told_s = trace.recorded_s - trace.uncovered_s
+            score = score_events(true_s, eeg.spans_s(found, name), end_s, recorded_s=told_s)
             scores[name].append({**score, "uncovered_s": trace.uncovered_s})
     subjects = [store.recordings[index].subject for index in recordings]
     return {name: score_subjects(some, subjects) for name, some in scores.items()}
