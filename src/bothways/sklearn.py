@@ -139,6 +139,9 @@ class EEGClassifier(ClassifierMixin, BaseEstimator):
             raise InputError("batch_size: expected a number, got 'auto'; set it")
         names = tuple(map(str, self.classes_.tolist()))
         recording = eeg.read_trials(X, self.ch_names, self.sfreq_hz, self.unit)
+        if self.validation_fraction and groups is None:
+            unsure = "validation_fraction without groups holds out trials of people who are trained on, too"
+            warnings.warn(f"{unsure}; give `groups`, whose each trial is", BothwaysWarning, stacklevel=3)
         trained, held_out = self._divided(labels, groups, seed)
         weights = _even(labels[trained], len(names)) if settings.class_weights == "balanced" else ()
         head = HeadConfig(

@@ -1,5 +1,6 @@
 """Labels of moments and of one event, from finetune to evaluate: bursts of alpha waves in long recordings."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,18 @@ def test_moments_are_found(bursts: dict[str, Path], tmp_path: Path) -> None:
     burst = found["events"]["burst"]
     assert burst["pooled"]["n_reference"] > 0
     assert burst["sensitivity"]["mean"] > 0.9  # within the tolerance of 30 s before and 60 s after
+    assert burst["pooled"]["uncovered_s"] == 0
+
+
+@pytest.mark.slow
+def test_time_without_a_window_is_no_time_without_false_alarms(bursts: dict[str, Path], tmp_path: Path) -> None:
+    settings = ['task="moment"', 'labels.background="rest"', "training.steps=1"]
+    tuned(bursts, tmp_path / "run", *settings, "training.batch_size=2", "windows.window_s=70", "windows.stride_s=70")
+    pooled = run.evaluate(tmp_path / "run")["events"]["burst"]["pooled"]
+    n = pooled["recorded_s"] / 70
+    assert n == round(n) >= 1
+    assert pooled["uncovered_s"] == 50 * n
+    assert pooled["false_alarms_per_24h"] == pytest.approx(pooled["n_false"] / (70 * n / 86400))
 
 
 def test_an_event_is_found_with_its_onset_and_end(bursts: dict[str, Path], tmp_path: Path) -> None:
@@ -100,6 +113,10 @@ def test_events_are_predicted_and_written(bursts: dict[str, Path], tmp_path: Pat
     assert set(annotations.description) == {"burst"}
     table = pq.read_table(tmp_path / "out" / "sub-0.edf_probabilities.parquet")
     assert table.num_rows == 120
+    array = np.load(tmp_path / "out" / "sub-0.edf_probabilities.npy", allow_pickle=False)
+    np.testing.assert_array_equal(array, np.stack([table[f"p_{name}"] for name in ("burst", "rest")], 1))
+    about = json.loads((tmp_path / "out" / "sub-0.edf_probabilities.json").read_text())
+    assert (about["classes"], about["step_s"]) == (["burst", "rest"], 1.0)
     assert {path.name for path in (tmp_path / "out").iterdir()} >= {found["csv"], *found["files"], "predictions.json"}
 
 

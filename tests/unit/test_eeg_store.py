@@ -322,3 +322,21 @@ def test_windows_longer_than_everything(store):
     assert [(n.code, n.message) for n in some.notes] == [
         ("no_window", "sub-2_task.edf: no window of 25 s fits in 30 s")
     ]
+
+
+def test_windows_longer_than_the_labelled_stretches(store):
+    labels = [
+        Span("sub-2_task.edf", onset_s=float(at), duration_s=1.0, label="xy"[at % 2])
+        for at in [*range(12), *range(20, 38)]
+    ]
+    long = WindowConfig(window_s=2, stride_s=2)
+    with pytest.raises(
+        UserError,
+        match=r"no window of 2 s fits in a labelled stretch, or between two, for the longest "
+        r"has 1 s; choose a shorter one, or lower windows.min_overlap",
+    ):
+        cut_windows(store, long, labels, recordings=[1])
+    windows = cut_windows(store, long, labels)
+    assert [n.message for n in windows.notes if n.code == "no_window"] == [
+        "sub-2_task.edf: no window of 2 s fits in a labelled stretch, or between two, for the longest has 1 s"
+    ]

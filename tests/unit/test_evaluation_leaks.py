@@ -22,7 +22,9 @@ def test_a_shared_signal_is_found_at_one_distance_only() -> None:
     cut = marked("b", "b.edf", [2, 3, 4, 5, 9], [50, 150, 250, 350, 360])
     assert repeats([one, cut], np.array([0, 1])) == [Repeat(0, 1, 2.0, 5.0, 0.5)]
     assert repeats([one, cut], np.array([0, 0])) == []
-    scattered = marked("b", "b.edf", [2, 3, 4, 5], [50, 150, 250, 351])
+    between = marked("b", "b.edf", [2, 3, 4, 5], [50, 151, 250, 351])  # its samples lie between those of the other
+    assert repeats([one, between], np.array([0, 1])) == [Repeat(0, 1, 2.0, 5.0, 0.51)]
+    scattered = marked("b", "b.edf", [2, 3, 4, 5], [50, 150, 250, 352])
     assert repeats([one, scattered], np.array([0, 1])) == []
     twice = marked("b", "b.edf", [2, 2, 2, 2], [50, 50, 50, 50])  # one moment, in four equal channels
     assert repeats([one, twice], np.array([0, 1])) == []

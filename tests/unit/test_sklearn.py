@@ -293,7 +293,9 @@ def test_whole_groups_are_held_out() -> None:
     fitted = EEGClassifier(**options, validation_fraction=1 / 3).fit(X, Y, WHOSE)
     assert fitted.validation_["n"] == 6
     assert len(fitted.validation_["subjects"]) == 1
-    assert EEGClassifier(**SHORT, validation_fraction=0.25).fit(X, Y).validation_["n"] == 5
+    with pytest.warns(BothwaysWarning, match="people who are trained on, too; give `groups`") as said:
+        assert EEGClassifier(**SHORT, validation_fraction=0.25).fit(X, Y).validation_["n"] == 5
+    assert len(said) == 1
     assert EEGClassifier(**SHORT).fit(X, Y).validation_ is None
 
 

@@ -20,6 +20,7 @@ from bothways.errors import UserError
 
 _TOLERANCE_S = 0.05
 """So far a label may reach into the next one: scorers' onsets and durations are rounded apart."""
+_EDGES = "in a labelled stretch, or between two, for the longest has {:g} s"
 T = TypeVar("T")
 Region = tuple[int, int, str | None]
 """Samples [start, stop) without a gap, and whose they are where that is said."""
@@ -83,6 +84,8 @@ def cut_windows(
     numbers: dict[str | None, int] = {None: -1} | {name: number for number, name in enumerate(classes)}
     on_grid = labels is not None and (by_moment or windows.min_overlap < 1)
     min_overlap = 0.0 if by_moment else windows.min_overlap
+    by_edges = labels is not None and not on_grid
+    longest: dict[int, int] = defaultdict(int)
     tracks: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     table: list[tuple[int, int, int, str, int, int]] = []
     for index, recording in enumerate(store.recordings):
@@ -95,6 +98,7 @@ def cut_windows(
         labelled = labelled_of[index]
         for start, stop, subject in _regions(recording, (rows_spans or {}).get(index, []), spans is None, sfreq_hz):
             pieces = list(_pieces(start, stop, labelled, background, apart=on_grid))
+            longest[index] = max([longest[index], *(b - a for a, b, _ in pieces)])
             if on_grid:
                 cuts = list(_on_grid(pieces, length, stride, min_overlap, rules.priority))
                 if by_moment:  # the labels follow a window that is shifted
@@ -112,15 +116,16 @@ def cut_windows(
             ]
         if len(table) == before and (spans is None or index in (rows_spans or {})):
             seconds = recording.n_samples / sfreq_hz
-            notes.append(
-                Note("no_window", f"{recording.file}: no window of {windows.window_s:g} s fits in {seconds:g} s")
-            )
+            where = _EDGES.format(longest[index] / sfreq_hz) if by_edges else f"in {seconds:g} s"
+            notes.append(Note("no_window", f"{recording.file}: no window of {windows.window_s:g} s fits {where}"))
     notes += _said_notes(said, background, on_grid)
     if not table:
         files = [store.recordings[i].file for i in sorted(recordings or ())][:4]
         raise UserError(
-            f"{', '.join(files) or store.path}: no window of {windows.window_s:g} s fits in the recordings; "
-            "choose a shorter one"
+            f"{', '.join(files) or store.path}: no window of {windows.window_s:g} s fits "
+            + (_EDGES.format(max(longest.values(), default=0) / sfreq_hz) if by_edges else "in the recordings")
+            + "; choose a shorter one"
+            + (", or lower windows.min_overlap" if by_edges else "")
         )
     columns = list(zip(*table))
     arrays = [np.array(columns[i], np.int64) for i in (0, 1, 2, 4, 5)]

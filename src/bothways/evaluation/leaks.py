@@ -95,6 +95,9 @@ def repeats(recordings: Sequence[Mapping[str, Any]], parts: Int64[np.ndarray, " 
     given = [(i, *entry["landmarks"]) for i, entry in enumerate(recordings) if "landmarks" in entry]
     if not given:
         return []
+    marks = np.sort(np.concatenate([m for _, m, _ in given]))
+    several = np.unique(marks[1:][marks[1:] == marks[:-1]])
+    given = [(i, m[shared], a[shared]) for i, m, a in given for shared in [np.isin(m, several)]]
     marks = np.concatenate([m for _, m, _ in given])
     at = np.concatenate([a for _, _, a in given])
     whose = np.repeat([i for i, _, _ in given], [len(m) for _, m, _ in given])
@@ -114,7 +117,8 @@ def repeats(recordings: Sequence[Mapping[str, Any]], parts: Int64[np.ndarray, " 
         found.append(np.stack([one, other, at[pairs + step] - at[pairs], at[pairs]], axis=1))
     if not found:
         return []
-    same = np.unique(np.concatenate(found), axis=0)  # one of several equal channels
+    near = np.concatenate(found)  # a landmark lies between two samples, so a copy's may be one further
+    same = np.unique(np.concatenate([near, near + np.array([0, 0, 1, 0])]), axis=0)  # one of several equal channels
     lines, first, counts = np.unique(same[:, :3], axis=0, return_index=True, return_counts=True)
     best: dict[tuple[int, int], tuple[int, Repeat]] = {}
     for (one, other, shift), begin, n in zip(lines.tolist(), first.tolist(), counts.tolist()):

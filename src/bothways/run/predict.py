@@ -56,7 +56,10 @@ def predict(
         files: recordings, or folders of them, or one.
         out: folder for `predictions.json` and of each recording `<recording>.csv` (of each window, or moment:
             onset_s, duration_s, label, one probability a class), `<recording>_events.csv`, the same as BIDS has it
-            (`_events.tsv` with its JSON) and as EDF+ (`_annotations.edf`), and `<recording>_probabilities.parquet`.
+            (`_events.tsv` with its JSON) and as EDF+ (`_annotations.edf`), and the classes over time as
+            `<recording>_probabilities.parquet` (a row for each moment of the grid, with its time) and `.npy` (float32
+            [moments classes], NaN where no window covers one; the `.json` beside it has `classes`, `step_s` and which
+            rows begin at which `onset_s`).
         baseline: CSV `file,onset_s,duration_s[,subject]`; needed where the model subtracts a baseline. The
             files that it names are read too, for calibration.
         stride_s: from one window to the next; as in training where not given.
@@ -235,9 +238,11 @@ def _write_events(
             {"code": "date_not_in_edf", "message": f"EDF cannot state {start:%Y-%m-%d}: annotations have no date"}
         )
         start = None
-    names = [f"{stem}_events.csv", f"{stem}_events.tsv", f"{stem}_annotations.edf", f"{stem}_probabilities.parquet"]
+    ends = ("events.csv", "events.tsv", "annotations.edf", "probabilities.parquet")
+    names = [f"{stem}_{end}" for end in (*ends, "probabilities.npy", "probabilities.json")]
     eeg.write_events_csv(folder / names[0], found, recording.file)
     eeg.write_bids_events(folder / names[1], found)
     eeg.write_edf_annotations(folder / names[2], found, start)
     eeg.write_trace_parquet(folder / names[3], trace)
+    eeg.write_trace_npy(folder / names[4], trace)
     return names

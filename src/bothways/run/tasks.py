@@ -174,7 +174,8 @@ def event_scores(
     """Finds events as `predict` does by itself and scores them by rules; None where no time is background.
 
     Returns:
-        Of each class but the background `evaluation.score_subjects`.
+        Of each class but the background `evaluation.score_subjects`, with `uncovered_s` beside `recorded_s`: the time
+        that no usable window covers, by which no false alarm is counted.
 
     Raises:
         UserError: no window of a recording can be used.
@@ -196,7 +197,9 @@ def event_scores(
             onsets_s = [eeg.true_time_s(start_s, entry.segments, sfreq_hz) for start_s in spans_s[:, 0].tolist()]
             lasts_s = (spans_s[:, 1] - spans_s[:, 0]).tolist()
             true_s = [(onset_s, onset_s + last_s) for onset_s, last_s in zip(onsets_s, lasts_s)]
-            found_s = eeg.spans_s(found, name)
-            scores[name].append(score_events(true_s, found_s, end_s, rules=scoring, recorded_s=trace.recorded_s))
+            # Where no window is, no false alarm can be.
+            told_s = trace.recorded_s - trace.uncovered_s
+            score = score_events(true_s, eeg.spans_s(found, name), end_s, rules=scoring, recorded_s=told_s)
+            scores[name].append({**score, "uncovered_s": trace.uncovered_s})
     subjects = [store.recordings[index].subject for index in recordings]
     return {name: score_subjects(some, subjects) for name, some in scores.items()}
