@@ -25,6 +25,8 @@ from bothways.run.tested import Tested, open_tested, scored
 from bothways.training import MANIFEST, content_of_run, interruptible
 
 RESULT, PAGE = "channels.json", "report.html"
+RESULTS = 2
+"""Number of the form in which results are kept."""
 COUNTS = (19, 8, 4, 2)
 ALL, BIPOLAR = "all", "bipolar"
 
@@ -68,6 +70,7 @@ def channel_curve(
     check_output(out, overwrite=overwrite or begun, inputs=[here.run, here.store.path])
     depends_on = {
         "run": content_of_run(here.run), "data": content_of(here.store), "part": part, "bothways": version("bothways"),
+        "results": RESULTS,
     }  # fmt: skip
     if begun and read_json(out / MANIFEST) != {"kind": "channel_curve", "depends_on": depends_on}:
         raise UserError(
@@ -112,7 +115,7 @@ def channel_curve(
                     "n_channels": len(ch_names[name]),
                     "balanced_accuracy": entry["balanced_accuracy"],
                     "over_people": compared["arms"][name]["over_people"],
-                    "people": entry["people"],
+                    "people": compared["arms"][name]["people"],
                     "difference_to_all": None if name == ALL else compared["differences"][name][ALL],
                 }
                 for name, entry in entries.items()

@@ -31,7 +31,7 @@ from bothways.evaluation import (
     Split,
     classification_metrics,
     few_subjects,
-    people_scores,
+    people_recalls,
     repeated_splits,
     side_by_side,
 )
@@ -55,6 +55,8 @@ from bothways.training import (
 
 RESULT, PAGE = "compare.json", "report.html"
 PARTS = ("train", "validation", "test")
+RESULTS = 2
+"""Number of the form in which results are kept; those of another cannot be gone on with."""
 RATES = (0.3, 1.0, 3.0)
 """Learning rates that each training arm tries, as multiples of the recipe's."""
 
@@ -209,6 +211,7 @@ def _plan(
         "rates": list(rates),
         "splits": [asdict(split) for split, _ in distinct],
         "settings": settings.model_dump(mode="json", exclude={"training": set(ANY_TIME)}),
+        "results": RESULTS,
         "bothways": version("bothways"),
         "torch": torch.__version__,
     }
@@ -383,11 +386,11 @@ def _scored(name: str, trial: Trial) -> dict[str, Any]:
     scored = ARMS[name].score(trial)
     tested = trial.tested
     metrics = classification_metrics(tested.label, scored.scores, trial.classes, tested.subject, n_bootstrap=2)
-    people = people_scores(tested.label, scored.scores, tested.subject)
+    people = people_recalls(tested.label, scored.scores, tested.subject, trial.classes)
     if name == "chance":  # what is expected of a guess, not what one guess gave
         share = 1 / len(trial.classes)
         metrics |= {"accuracy": share, "balanced_accuracy": share}
-        people = dict.fromkeys(people, share)
+        people = {person: dict.fromkeys(recalls, share) for person, recalls in people.items()}
     kept = ("n", "accuracy", "balanced_accuracy", "macro_f1", "kappa", "auroc", "confusion")
     return {
         **{key: metrics[key] for key in kept},

@@ -10,7 +10,7 @@ from bothways import eeg
 from bothways.config import FinetuneConfig, PretrainConfig, WindowConfig
 from bothways.draws import generator
 from bothways.errors import UserError
-from bothways.evaluation import paired_difference, people_scores, ridge_probe, summarise
+from bothways.evaluation import paired_difference, people_recalls, ridge_probe, summarise
 from bothways.files import write_json
 from bothways.model import Model
 from bothways.run.common import SCRATCH, Sources, check_contract, check_eeg, of_subjects, usable
@@ -121,8 +121,8 @@ def _identity(model: Model, store: eeg.Store, config: WindowConfig, notes: list[
     features, asked = (infer(model, sources.of(half), cls_features) for half in (first, second))
     whose = [np.searchsorted(known, half.subject) for half in (first, second)]
     fitted = ridge_probe(features, whose[0], len(known))
-    right = people_scores(whose[1], fitted.scores(asked), second.subject.tolist())
-    values, chance = list(right.values()), 1 / len(known)
+    right = people_recalls(whose[1], fitted.scores(asked), second.subject.tolist(), known)
+    values, chance = [recall for own in right.values() for recall in own.values()], 1 / len(known)
     notes.append("identity: within recordings, so cap, session and amplifier are recognised along with the person")
     return {
         "people": len(known),
