@@ -12,6 +12,7 @@ from bothways.evaluation import (
     chance,
     classification_metrics,
     holm,
+    how_good,
     majority,
     paired_difference,
     summarise,
@@ -220,6 +221,29 @@ def test_draws_without_a_class_are_left_out() -> None:
     # Of two people one has the other class: in a draw of four she is missing.
     rare = classification_metrics(np.array([1] + [0] * 3), scores, BINARY, list("aaab"), n_bootstrap=400)
     assert rare["intervals"]["auroc"]["resamples"] == pytest.approx(300, abs=40)
+
+
+def test_what_is_chosen_finds_the_rare_class() -> None:
+    """90 windows of rest, 10 of task: always rest is right in 90, and no choice."""
+    labels, whose = np.array([0] * 90 + [1] * 10), ["a", "b"] * 50
+
+    def measured(hits: int, false: int, sure: float = 0.8) -> dict:
+        answers = np.zeros(100, int)
+        answers[:false], answers[90 : 90 + hits] = 1, 1
+        scores = np.where(np.eye(2)[answers] == 1, sure, 1 - sure)
+        return classification_metrics(labels, scores, BINARY, whose, n_bootstrap=2)
+
+    constant, useful = measured(0, 0), measured(8, 18)
+    assert (constant["accuracy"], useful["accuracy"]) == (0.9, 0.8)
+    assert constant["balanced_log_loss"] == pytest.approx(-(np.log(0.8) + np.log(0.2)) / 2)
+    assert (how_good(constant), how_good(useful)) == pytest.approx((0.5, 0.8))
+    assert how_good(measured(8, 18, sure=0.7)) != how_good(useful)
+    better = min((0.6, 0.7, 0.8), key=lambda sure: measured(8, 18, sure)["balanced_log_loss"])
+    assert max((0.6, 0.7, 0.8), key=lambda sure: how_good(measured(8, 18, sure))) == better
+    assert how_good(measured(9, 18, sure=0.99)) > how_good(measured(8, 18, sure=better))
+    # Of one class there is no balanced accuracy: people's accuracies 1 and 1/3.
+    alone = classification_metrics(np.zeros(4, int), np.eye(2)[[0, 0, 1, 1]], BINARY, list("abbb"), n_bootstrap=2)
+    assert how_good(alone) == pytest.approx(2 / 3, abs=1e-6)
 
 
 def test_holm_and_wilcoxon() -> None:

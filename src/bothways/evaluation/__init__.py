@@ -33,7 +33,7 @@ from bothways.evaluation.events import (
 )
 from bothways.evaluation.leaks import Repeat, check_content, check_leak, repeats
 from bothways.evaluation.levels import mean_by_group, metrics_by_level, within_subjects
-from bothways.evaluation.metrics import classification_metrics
+from bothways.evaluation.metrics import classification_metrics, how_good
 from bothways.evaluation.multilabel import multilabel_metrics
 from bothways.evaluation.people import alias_groups, person_of, read_aliases, read_names
 from bothways.evaluation.regression import constant_controls, regression_metrics
@@ -87,6 +87,7 @@ __all__ = [
     "fit_temperature",
     "fixed_split",
     "holm",
+    "how_good",
     "k_fold",
     "leave_one_out",
     "majority",

@@ -25,6 +25,7 @@ from bothways.evaluation import (
     covariances,
     fill_missing,
     fit_logistic,
+    how_good,
     majority,
     recentred,
     ridge_probe,
@@ -295,20 +296,15 @@ def _cnn(trial: Trial) -> Scored:
         with_validation = validation_source is not None
         result = train(
             model, training, config, title="CNN",
-            evaluate=evaluate if with_validation else None, score=held_out if with_validation else None,
+            evaluate=evaluate if with_validation else None, score=how_good if with_validation else None,
         )  # fmt: skip
-        value = held_out(result.evaluation) if result.evaluation else 0.0
+        value = how_good(result.evaluation) if result.evaluation else 0.0
         if best is None or value > best[0]:
             n = sum(p.numel() for p in model.parameters())
             scored = Scored(infer(model, tested, class_probabilities), n, None, f"{_budget(trial)}; no baseline")
             best = value, scored
     assert best is not None
     return best[1]
-
-
-def held_out(evaluation: dict[str, Any]) -> float:
-    """How good a training is, as `finetune` has it: the mean over people of the share of windows that are right."""
-    return float(np.mean([person["accuracy"] for person in evaluation["subjects"].values()]))
 
 
 def _budget(trial: Trial) -> str:
@@ -353,7 +349,7 @@ def _trained(name: str, start: str | None, changes: Sequence[str]) -> Callable[[
                 start or str(trial.start), trial.store.path, trial.labels, out,
                 recipe=trial.recipe, changes=[*own, *changes], split=trial.split,
             )  # fmt: skip
-            value = held_out(result["validation"]) if result["validation"] else 0.0
+            value = how_good(result["validation"]) if result["validation"] else 0.0
             if best is None or value > best[0]:
                 best = value, out, result
         assert best is not None

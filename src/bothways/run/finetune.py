@@ -9,8 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bothways import eeg
 from bothways.config import FinetuneConfig, HeadConfig, ModelConfig, load_config
 from bothways.errors import BothwaysWarning, UserError
@@ -18,6 +16,7 @@ from bothways.evaluation import (
     Split,
     check_classes,
     few_subjects,
+    how_good,
     split_subjects,
 )
 from bothways.model import LoadReport, Model
@@ -161,6 +160,8 @@ def finetune(
             raise UserError(f"no training subject has {', '.join(lacking)}; choose another split or seed")
         if lacking and getattr(chosen, part):
             notes.append(f"the {part} subjects have no {thing} of {', '.join(lacking)}")
+        if part == "validation" and len(classes) - len(lacking) == 1:
+            notes.append("the validation subjects have one class only: by them step and rate are chosen by accuracy")
     notes += guessed_subjects(store, {*chosen.train, *chosen.validation, *chosen.test})
     parts = {part: getattr(chosen, part) for part in PARTS}
     plan = _announced(parts, things, classes, notes, asdict(chosen), without)
@@ -239,7 +240,7 @@ def _train(
         settings.training,
         title="fine-tune",
         evaluate=evaluate,
-        score=_score if len(validation) else None,
+        score=how_good if len(validation) else None,
         team=folder.team,
         run=folder,
     )
@@ -254,11 +255,6 @@ def _train(
     }
     folder.finish(model, told)
     return told
-
-
-def _score(evaluation: dict[str, Any]) -> float:
-    """How good a fine-tuned model is: the mean over people of the share of their windows that it gets right."""
-    return float(np.mean([person["accuracy"] for person in evaluation["subjects"].values()]))
 
 
 def _announced(
