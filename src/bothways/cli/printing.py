@@ -117,6 +117,9 @@ def print_evaluation(result: dict[str, Any]) -> None:
     out.print(table)
     support = ", ".join(f"{n} {name}" for name, n in result["model"]["support"].items())
     out.print(f"{result['model']['n_subjects']} people, windows: {support}")
+    why = (result["model"]["interval"] or {}).get("note") or result["model"]["undefined"].get("intervals")
+    if why:
+        out.print(f"95 % over people: {why}")
     for name, one in result["comparisons"]["arms"].items():
         if one["difference"] is not None:
             p = "" if one["p_holm"] is None else f", p {number(one['p_holm'])} (Holm)"

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from bothways.errors import UserError
 from bothways.evaluation.calibration import calibration, log_losses
 from bothways.evaluation.splits import Names
-from bothways.evaluation.tally import METRICS, PROBABLE, Tally, interval_of, resamples
+from bothways.evaluation.tally import METRICS, PROBABLE, Tally, interval_of, resamples, too_few
 
 
 def classification_metrics(
@@ -40,8 +40,9 @@ def classification_metrics(
         over classes of that of their windows), `brier` (0 to 1 for two
         classes, else 0 to 2), `ece` and `calibration` (see there), `n_subjects`, `subjects` (name -> `n`,
         `accuracy`), `interval`: `low` and `high` of the 95 % interval of the balanced accuracy when subjects are drawn
-        anew, `intervals` (metric -> the same and the `resamples` in which it is defined; percentiles: the calibration
-        error of a resample is biased upwards, as it is of few windows), and `undefined` (what is None -> why).
+        anew (below ten subjects also `note`: it is too narrow; below five there is none), `intervals` (metric -> the
+        same and the `resamples` in which it is defined; percentiles: the calibration error of a resample is biased
+        upwards, as it is of few windows), and `undefined` (what is None -> why).
 
     Raises:
         UserError: no window.
@@ -82,13 +83,16 @@ def classification_metrics(
         result["undefined"]["intervals"] = "they are of one subject"
         return result
     defined = [name for name in METRICS if point[name] is not None]
+    if why := too_few(len(names)):
+        result["undefined"]["intervals"] = why
+        return result
     values = tally.metrics(resamples(len(names), seed, n_bootstrap), defined)
-    result["intervals"] = intervals = {name: interval_of(values[name]) for name in defined}
+    result["intervals"] = intervals = {name: interval_of(values[name], len(names)) for name in defined}
     for name, interval in intervals.items():
         if interval is None:
             result["undefined"][f"interval of {name}"] = "in most draws of the subjects a class is absent"
     if balanced := intervals.get("balanced_accuracy"):
-        result["interval"] = {"low": balanced["low"], "high": balanced["high"]}
+        result["interval"] = {key: value for key, value in balanced.items() if key != "resamples"}
     return result
 
 
