@@ -113,6 +113,29 @@ def test_trials_that_one_of_two_arms_lacks_do_not_count_in_their_difference() ->
     assert found["differences"]["other"] == {}
 
 
+def test_above_is_above_over_people_and_over_trials() -> None:
+    """Ten people in whom the arm is better by 0.1 and a bit, in models of which one is worse."""
+    names = [f"p{i}" for i in range(10)]
+    control = {t: trial(0.5, **dict.fromkeys(names, 0.5)) for t in "123"}
+
+    def ours(*of_trials: float) -> dict[str, Any]:
+        people = {name: 0.6 + i / 1000 for i, name in enumerate(names)}
+        return {t: trial(value, **people) for t, value in zip("123", of_trials)}
+
+    def difference(trials: dict[str, Any]) -> dict[str, Any]:
+        return side_by_side({"ours": trials, "control": control}, ["control"])["differences"]["ours"]["control"]
+
+    alike, unlike = difference(ours(0.6, 0.61, 0.62)), difference(ours(0.9, 0.7, 0.4))
+    assert alike["low"] == unlike["low"] > 0.1
+    assert alike["over_trials"]["mean"] == pytest.approx(0.11)
+    assert alike["over_trials"]["low"] == pytest.approx(0.11 - 4.302653 * 0.01 / 3**0.5)
+    assert unlike["over_trials"]["low"] < 0
+    assert (alike["above"], unlike["above"]) == (True, False)
+    two = difference(ours(0.9, 0.4))  # of which no interval tells much
+    assert (two["over_trials"]["n"], two["above"]) == (2, True)
+    assert difference({t: trial(0.5, **dict.fromkeys(names, 0.5)) for t in "123"})["above"] is False
+
+
 def test_what_is_undefined_is_left_out() -> None:
     found = side_by_side({"ours": {"1": trial(None, a=1.0), "2": trial(0.5, a=0.5)}}, [])
     assert found["arms"]["ours"]["over_trials"]["mean"] == 0.5
@@ -123,19 +146,18 @@ def test_what_is_undefined_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lows", "expected"),
+    ("above", "expected"),
     [
-        ({1: 0.1, 2: 0.2}, 1),
-        ({1: 0.1, 2: -0.1, 4: 0.1, 8: 0.2}, 4),  # above at 1 too, but not from there on
-        ({1: 0.1, 2: 0.0}, None),
-        ({8: 0.1, 1: -0.1}, 8),
-        ({1: 0.1, 2: None}, None),
+        ({1: True, 2: True}, 1),
+        ({1: True, 2: False, 4: True, 8: True}, 4),  # above at 1 too, but not from there on
+        ({1: True, 2: False}, None),
+        ({8: True, 1: False}, 8),
         ({}, None),
     ],
 )
-def test_from_which_size_an_arm_is_above(lows: dict[int, float | None], expected: int | None) -> None:
-    assert above_from({size: {"low": low} for size, low in lows.items()}) == expected
+def test_from_which_size_an_arm_is_above(above: dict[int, bool], expected: int | None) -> None:
+    assert above_from({size: {"above": one} for size, one in above.items()}) == expected
 
 
 def test_a_size_without_a_difference_is_not_above() -> None:
-    assert above_from({1: {"low": 0.1}, 2: None, 4: {"low": 0.1}}) == 4
+    assert above_from({1: {"above": True}, 2: None, 4: {"above": True}}) == 4

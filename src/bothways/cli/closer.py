@@ -68,13 +68,15 @@ def label_curve(
             means = number(trials["mean"]), interval(trials), number(over["mean"]), interval(over)
             table.add_row(str(row["people"]), one["title"], *means)
     out.print(table)
-    table = new_table("people", "arm", "against", "difference", "95 % over people", "better for", "p")
+    table = new_table("people", "arm", "against", "difference", "95 % over people", "above", "better for", "p")
     for row in result["sizes"]:
         for name, those in row["differences"].items():
             for control, d in those.items():
                 better = f"{d['wins']} of {d['n']} people"
                 titles = result["titles"][name], result["titles"][control]
-                table.add_row(str(row["people"]), *titles, number(d["mean"]), interval(d), better, number(d["p"]))
+                above = "yes" if d["above"] else "no"
+                shown = number(d["mean"]), interval(d), above, better, number(d["p"])
+                table.add_row(str(row["people"]), *titles, *shown)
     if table.row_count:
         out.print(table)
     for line in result["said"]:

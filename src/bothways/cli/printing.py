@@ -245,10 +245,15 @@ def print_compared(result: dict[str, Any]) -> None:
     compared = {name: those[strongest] for name, those in result["differences"].items() if strongest in those}
     if compared:
         title = f"difference to the strongest control, {result['arms'][strongest]['title']}"
-        table = new_table("", "difference", "95 % over people", "better for", "p", title=title)
+        table = new_table(
+            "", "difference", "95 % over people", "95 % over trials", "above", "better for", "p", title=title
+        )
         for name, d in compared.items():
             better = f"{d['wins']} of {d['n']} people"
-            table.add_row(result["arms"][name]["title"], number(d["mean"]), interval(d), better, number(d["p"]))
+            table.add_row(
+                result["arms"][name]["title"], number(d["mean"]), interval(d), interval(d["over_trials"]),
+                "yes" if d["above"] else "no", better, number(d["p"]),
+            )  # fmt: skip
         out.print(table)
     for arm in result["arms"].values():
         out.print(f"{arm['title']}: given {arm['given']}")

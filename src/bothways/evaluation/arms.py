@@ -44,7 +44,9 @@ def side_by_side(arms: Mapping[str, Trials], controls: Collection[str]) -> dict[
         tested), `over_people` (`statistics.mean_of_classes` of the people's recalls, within 0 to 1; `n_of_class`: how
         many people have each; all but the numbers of people is None where there is one class only);
         `strongest_control`: the control with the largest mean over people; `differences`: each arm that is no control
-        -> control -> `paired_difference` to it over people, in the trials that both have and that have two classes.
+        -> control -> `paired_difference` to it over people, in the trials that both have and that have two classes,
+        with `over_trials` (`summarise` of the differences by trial: people tested in one trial share one trained model,
+        whose luck the interval over people does not know) and `above` (see `is_above`).
     """
     told: dict[str, Any] = {}
     for name, trials in arms.items():
@@ -65,7 +67,10 @@ def side_by_side(arms: Mapping[str, Trials], controls: Collection[str]) -> dict[
             both = [trial for trial in arms[name] if trial in arms[control]]
             mine, theirs = (_table(_people(arms[one], both)) for one in (name, control))
             if mine.shape[1] > 1:
-                against[control] = paired_difference(mine, theirs)
+                found: dict[str, Any] = dict(paired_difference(mine, theirs))
+                pairs = [[arms[one][trial]["balanced_accuracy"] for one in (name, control)] for trial in both]
+                found["over_trials"] = _summary([a - b for a, b in pairs if a is not None and b is not None])
+                against[control] = found | {"above": is_above(found)}
     return {"arms": told, "strongest_control": strongest, "differences": differences}
 
 
@@ -101,17 +106,24 @@ def _summary(values: Sequence[float]) -> dict[str, float | int | None]:
     return summarise(values) if values else dict.fromkeys(("mean", "sd", "n", "low", "high"))
 
 
+def is_above(difference: Mapping[str, Any]) -> bool:
+    """Says whether a difference (see `side_by_side`) lies above 0.
+
+    Its 95 % interval over people does and, where there are three trials or more, that over trials too.
+    """
+    trials, low = difference["over_trials"], difference["low"]
+    return low is not None and low > 0 and ((trials["n"] or 0) < 3 or trials["low"] > 0)
+
+
 def above_from(differences: Mapping[int, Mapping[str, Any] | None]) -> int | None:
     """Returns the smallest size from which on one arm is above another: at it and at all larger ones.
 
     Args:
-        differences: size -> `paired_difference` of the arms; above = its 95 % interval lies above 0. None = not known,
-            which is not above.
+        differences: size -> the arms' difference, as `side_by_side` has it. None = not known, which is not above.
     """
     found = None
     for size in sorted(differences, reverse=True):
-        low = (differences[size] or {}).get("low")
-        if low is None or low <= 0:
+        if not (differences[size] or {}).get("above"):
             break
         found = size
     return found

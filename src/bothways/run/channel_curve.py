@@ -57,7 +57,7 @@ def channel_curve(
     Returns:
         `out`, `run`, `part`, `classes`, `thing` (what is told: window, moment or event), `n` (how many), `montages` (a
         row for each: `name`, `ch_names`, `n_channels`, `balanced_accuracy`, `over_people` (mean, 95 % interval),
-        `people`, `difference_to_all` (`evaluation.paired_difference` over people)), `refused` (name -> reason),
+        `people`, `difference_to_all` (as `evaluation.side_by_side` has it)), `refused` (name -> reason),
         `notes`.
 
     Raises:

@@ -6,6 +6,11 @@ from typing import Any
 
 from bothways import __version__
 
+ABOVE = (
+    "The people of a trial share one trained model, whose luck the interval over people does not know: above means "
+    "that it and, with three trials or more, the interval of the trials' own differences lie above 0 (Student's t)."
+)
+
 
 def page(result: dict[str, Any]) -> dict[str, Any]:
     """Returns what `report.write_report` draws of a comparison."""
@@ -42,8 +47,9 @@ def page(result: dict[str, Any]) -> dict[str, Any]:
                 for arm in arms.values()
             ],
             "best": {"over trials": "max", "mean over people": "max"},
-            "caption": "Balanced accuracy. Trials share people, so the interval over trials is too narrow; the one "
-            "over people draws people anew (bootstrap); a person counts by the mean over the trials.",
+            "caption": "Balanced accuracy. Trials share people, so the interval over trials is too narrow. Over people "
+            "the recall of each class is that of the people who have it, each by the mean over the trials, and classes "
+            "weigh the same; the interval is Student's t.",
         }
     )  # fmt: skip
     rows = [(arm, control, d) for arm, those in result["differences"].items() for control, d in those.items()]
@@ -52,13 +58,33 @@ def page(result: dict[str, Any]) -> dict[str, Any]:
             {
                 "kind": "table",
                 "title": "Differences to the controls",
-                "columns": ["arm", "control", "difference", "95 %", "better for", "people", "p"],
+                "columns": [
+                    "arm",
+                    "control",
+                    "difference",
+                    "95 % of people",
+                    "95 % of trials",
+                    "above",
+                    "better for",
+                    "people",
+                    "p",
+                ],
                 "rows": [
-                    [arms[arm]["title"], arms[control]["title"], d["mean"], span(d), d["wins"], d["n"], d["p"]]
+                    [
+                        arms[arm]["title"],
+                        arms[control]["title"],
+                        d["mean"],
+                        span(d),
+                        span(d["over_trials"]),
+                        "yes" if d["above"] else "no",
+                        d["wins"],
+                        d["n"],
+                        d["p"],
+                    ]
                     for arm, control, d in rows
                 ],
-                "caption": "Balanced accuracy, person by person; the interval by drawing people anew, p by changing "
-                f"the signs of their differences. The strongest control on these people: {arms[strongest]['title']}.",
+                "caption": f"Balanced accuracy, person by person. {ABOVE} p by changing the signs of their "
+                f"differences. The strongest control on these people: {arms[strongest]['title']}.",
             }
         )
     sections += [

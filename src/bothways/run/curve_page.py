@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from bothways import __version__
-from bothways.run.compare_page import overlap, span
+from bothways.run.compare_page import ABOVE, overlap, span
 
 
 def label_page(result: dict[str, Any]) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def label_page(result: dict[str, Any]) -> dict[str, Any]:
             "chance": 1 / len(result["classes"]),
             "series": series,
             "caption": f"Mean over people, each by the mean over {result['seeds']} trials (split and seed), and its "
-            "95 % interval (people drawn anew). The line: chance.",
+            "95 % interval (Student's t); classes weigh the same. The line: chance.",
         },
         {
             "kind": "table",
@@ -56,12 +56,34 @@ def label_page(result: dict[str, Any]) -> dict[str, Any]:
             {
                 "kind": "table",
                 "title": "Differences",
-                "columns": ["people", "arm", "against", "difference", "95 %", "better for", "tested people", "p"],
-                "rows": [
-                    [n, arm, control, d["mean"], span(d), d["wins"], d["n"], d["p"]] for n, arm, control, d in pairs
+                "columns": [
+                    "people",
+                    "arm",
+                    "against",
+                    "difference",
+                    "95 % of people",
+                    "95 % of trials",
+                    "above",
+                    "better for",
+                    "tested people",
+                    "p",
                 ],
-                "caption": "Balanced accuracy, person by person. With fewer than ten people the interval is too "
-                "narrow: read p as well.",
+                "rows": [
+                    [
+                        n,
+                        arm,
+                        control,
+                        d["mean"],
+                        span(d),
+                        span(d["over_trials"]),
+                        "yes" if d["above"] else "no",
+                        d["wins"],
+                        d["n"],
+                        d["p"],
+                    ]
+                    for n, arm, control, d in pairs
+                ],
+                "caption": f"Balanced accuracy, person by person. {ABOVE}",
             }
         )
         sections.append({"kind": "text", "title": "From where on", "paragraphs": result["said"]})
@@ -121,8 +143,8 @@ def channel_page(result: dict[str, Any]) -> dict[str, Any]:
                 for label, places in groups.items()
                 if places
             ],
-            "caption": "Mean over people and its 95 % interval (people drawn anew). The line: chance. Nothing was "
-            "trained again.",
+            "caption": "Mean over people and its 95 % interval (Student's t); classes weigh the same. The line: "
+            "chance. Nothing was trained again.",
         },
         {
             "kind": "table",

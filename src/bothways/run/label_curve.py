@@ -64,7 +64,7 @@ def label_curve(
     Returns:
         `out`, `classes`, `seeds`, `people` (the numbers), `sizes` (a row for each: `people`, `chosen` (trial ->
         names), `arms` (name -> `title`, `over_trials`, `over_people`, `given`), `differences` (arm -> control ->
-        `evaluation.paired_difference` over people)), `above_from` (arm -> control -> number of people, None = none, see
+        as `evaluation.side_by_side` has it)), `above_from` (arm -> control -> number of people, None = none, see
         `evaluation.above_from`), `said` (the same in words), `titles`, `pretraining_overlap`, `notes`, `seconds`.
 
     Raises:
