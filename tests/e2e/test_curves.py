@@ -12,7 +12,7 @@ import pytest
 from bothways import eeg, run
 from bothways.config import FinetuneConfig
 from bothways.errors import UserError
-from bothways.evaluation import Split
+from bothways.evaluation import Split, repeated_splits
 from bothways.run.compare import trial_splits
 from people import TINY, WINDOWS, Chain
 
@@ -121,6 +121,21 @@ def test_only_people_with_windows_are_drawn() -> None:
         patched.setattr(Split, "load", classmethod(lambda *_: split))
         drawn = trial_splits(windows, settings, [files], 3)
     assert [one.train for one in drawn] == [("a", "b")] * 3
+
+
+def test_splits_are_drawn_by_the_classes_that_people_have() -> None:
+    def of(labels: list[list[int]]) -> eeg.Windows:
+        whose, label = zip(*((str(person), c) for person, own in enumerate(labels) for c in own))
+        n = np.arange(len(label))
+        return eeg.Windows(n, n, np.array(label), np.array(whose), n, n, 10, ["x", "y"])
+
+    settings, diagnosis = FinetuneConfig(), of([[i % 2] for i in range(10)])
+    for split in trial_splits(diagnosis, settings, [], 20):  # 6 people, 2 and 2
+        for part in (split.test, split.validation):
+            assert {int(name) % 2 for name in part} == {0, 1}
+    everything = of([[0, 1]] * 10)
+    plain = repeated_splits([str(i) for i in range(10)], 4, seed=0)
+    assert trial_splits(everything, settings, [], 4) == plain  # nothing to stratify by, so seeds give what they gave
 
 
 def test_the_curve_by_the_command_line(chain: Chain, tmp_path: Path, bothways: Call) -> None:

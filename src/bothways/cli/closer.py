@@ -60,12 +60,14 @@ def label_curve(
     if json:
         return print_json(result)
     table = new_table(
-        "people", "balanced accuracy", "over trials", "95 %", "over people", "95 %", title=f"{result['seeds']} trials"
-    )
+        "people", "balanced accuracy", "over trials", "n", "95 %", "over people", "95 %",
+        title=f"{result['seeds']} trials",
+    )  # fmt: skip
     for row in result["sizes"]:
         for one in row["arms"].values():
             trials, over = one["over_trials"], one["over_people"]
-            means = number(trials["mean"]), interval(trials), number(over["mean"]), interval(over)
+            n = str(trials["n"] or 0)
+            means = number(trials["mean"]), n, interval(trials), number(over["mean"]), interval(over)
             table.add_row(str(row["people"]), one["title"], *means)
     out.print(table)
     table = new_table("people", "arm", "against", "difference", "95 % over people", "above", "better for", "p")

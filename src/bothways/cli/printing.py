@@ -231,14 +231,14 @@ def print_embedded(result: dict[str, Any]) -> None:
 def print_compared(result: dict[str, Any]) -> None:
     """Prints what `compare` found: arms, differences to the strongest control, what each was given."""
     table = new_table(
-        "balanced accuracy", "over trials", "95 %", "over people", "95 %", "fitted", "encoder",
+        "balanced accuracy", "over trials", "n", "95 %", "over people", "95 %", "fitted", "encoder",
         title=f"{result['seeds']} trials, {result['splits']} splits",
     )  # fmt: skip
     for arm in result["arms"].values():
         trials, people = arm["over_trials"], arm["over_people"]
         table.add_row(
-            arm["title"], number(trials["mean"]), interval(trials), number(people["mean"]), interval(people),
-            f"{arm['trained']:,}", "" if arm["encoder"] is None else f"{arm['encoder']:,}",
+            arm["title"], number(trials["mean"]), str(trials["n"] or 0), interval(trials), number(people["mean"]),
+            interval(people), f"{arm['trained']:,}", "" if arm["encoder"] is None else f"{arm['encoder']:,}",
         )  # fmt: skip
     out.print(table)
     strongest = result["strongest_control"]

@@ -38,7 +38,16 @@ from bothways.evaluation import (
 from bothways.files import check_output, locked, read_json, write_json, write_text
 from bothways.report import write_report
 from bothways.run.arms import ARMS, CONTROLS, Trial
-from bothways.run.common import Sources, check_contract, content_of, fill_channels, of_subjects, usable
+from bothways.run.common import (
+    Sources,
+    check_contract,
+    content_of,
+    fill_channels,
+    label_sets,
+    of_subjects,
+    strata,
+    usable,
+)
 from bothways.run.compare_page import page
 from bothways.run.finetune import LABELLED, SCRATCH, finetune
 from bothways.run.leaks import pretraining_overlap
@@ -89,7 +98,8 @@ def compare(
     """Trains and measures every arm on the same people, seeds and budget, and puts them side by side.
 
     A seed draws the first weights, the order of the windows and, where no split file is given, a split of its own
-    (people are tested about equally often). With split files trial i has the i-th of them, in turns, and seed i.
+    (people are tested about equally often; where they have not all the same classes, parts have them as alike as can
+    be). With split files trial i has the i-th of them, in turns, and seed i.
     Every training has the same steps and tries the same learning rates; the one that is best on the validation
     people counts. What is finished is kept in `out` and not done again; `seeds` and `arms` may grow.
 
@@ -262,7 +272,7 @@ def _plan(
 def trial_splits(
     windows: eeg.Windows, settings: FinetuneConfig, split_files: Sequence[str | Path], seeds: int
 ) -> list[Split]:
-    """Returns the split of each trial: of the files in turn, or each drawn by its seed.
+    """Returns the split of each trial: of the files in turn, or each drawn by its seed, stratified by people's classes.
 
     With `labelled_subjects` those that are left of the training people depend on the seed, are nested (the 2 contain
     the 1), and have the classes as alike as can be; only who has a labelled window counts.
@@ -274,13 +284,10 @@ def trial_splits(
         drawn = [files[i % len(files)] for i in range(max(seeds, len(files)))]
     else:
         fractions = {name: getattr(settings, name) for name in ("train_fraction", "validation_fraction")}
-        drawn = repeated_splits(people, seeds, seed=first, **fractions)
+        drawn = repeated_splits(people, seeds, seed=first, stratify=strata(windows), **fractions)
     if not few:
         return drawn
-    has: dict[str, set[str]] = {name: set() for name in people}
-    for name, label in zip(people, windows.label.tolist()):
-        has[name].add(windows.classes[label])
-    classes = {name: " and ".join(sorted(those)) for name, those in has.items()}
+    classes = label_sets(windows)
     return [few_subjects(split.among(people, LABELLED)[0], few, first + i, classes) for i, split in enumerate(drawn)]
 
 

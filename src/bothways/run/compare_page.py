@@ -36,20 +36,21 @@ def page(result: dict[str, Any]) -> dict[str, Any]:
             "kind": "table",
             "title": "Arms",
             "columns": [
-                "arm", "over trials", "95 % of trials", "mean over people", "95 % of people", "fitted parameters",
-                "encoder's parameters",
+                "arm", "over trials", "trials", "95 % of trials", "mean over people", "95 % of people",
+                "fitted parameters", "encoder's parameters",
             ],
             "rows": [
                 [
-                    arm["title"], arm["over_trials"]["mean"], span(arm["over_trials"]), arm["over_people"]["mean"],
-                    span(arm["over_people"]), arm["trained"], arm["encoder"],
+                    arm["title"], arm["over_trials"]["mean"], arm["over_trials"]["n"] or 0,
+                    span(arm["over_trials"]), arm["over_people"]["mean"], span(arm["over_people"]), arm["trained"],
+                    arm["encoder"],
                 ]
                 for arm in arms.values()
             ],
             "best": {"over trials": "max", "mean over people": "max"},
-            "caption": "Balanced accuracy. Trials share people, so the interval over trials is too narrow. Over people "
-            "the recall of each class is that of the people who have it, each by the mean over the trials, and classes "
-            "weigh the same; the interval is Student's t.",
+            "caption": "Balanced accuracy. Over trials: of those in which it is defined; they share people, so the "
+            "interval is too narrow. Over people: classes weigh the same, the recall of each is that of the people who "
+            "have it, each by the mean over the trials; the interval is Student's t.",
         }
     )  # fmt: skip
     rows = [(arm, control, d) for arm, those in result["differences"].items() for control, d in those.items()]

@@ -39,10 +39,13 @@ def label_page(result: dict[str, Any]) -> dict[str, Any]:
         {
             "kind": "table",
             "title": "Arms",
-            "columns": ["people", "arm", "over trials", "95 % of trials", "mean over people", "95 % of people"],
+            "columns": [
+                "people", "arm", "over trials", "trials", "95 % of trials", "mean over people", "95 % of people",
+            ],
             "rows": [
                 [
-                    str(row["people"]), arm["title"], arm["over_trials"]["mean"], span(arm["over_trials"]),
+                    str(row["people"]), arm["title"], arm["over_trials"]["mean"], arm["over_trials"]["n"] or 0,
+                    span(arm["over_trials"]),
                     arm["over_people"]["mean"], span(arm["over_people"]),
                 ]
                 for row in sizes

@@ -34,6 +34,7 @@ from bothways.run.common import (
     of_subjects,
     parameters_of,
     provenance,
+    strata,
     usable,
 )
 from bothways.run.leaks import check_split, pretraining_overlap
@@ -86,8 +87,9 @@ def finetune(
         out: the run's folder.
         recipe: TOML of `config.FinetuneConfig`.
         changes: `a.b=value` on top of it.
-        split: a split file; without it the subjects are divided by `training.seed` and the two fractions. Its people
-            without a labelled window are left out, with a note.
+        split: a split file; without it the subjects are divided by `training.seed` and the two fractions, where they
+            have not all the same classes so that the parts have them as alike as can be. Its people without a labelled
+            window are left out, with a note.
         overwrite: replace `out`; begin anew.
         force: go on with a stopped run although its settings or data have changed.
         dry_run: find the labels, cut the windows, divide the people and train nothing; too few people to divide are
@@ -291,6 +293,7 @@ def _split(
             seed=seed,
             train_fraction=settings.train_fraction,
             validation_fraction=settings.validation_fraction,
+            stratify=strata(windows),
         )
     else:
         split = Split.load(Path(path))
