@@ -136,6 +136,28 @@ def test_above_is_above_over_people_and_over_trials() -> None:
     assert difference({t: trial(0.5, **dict.fromkeys(names, 0.5)) for t in "123"})["above"] is False
 
 
+def test_several_controls_need_a_smaller_p_and_all_of_them_the_largest() -> None:
+    names = "abcdef"
+
+    def arm(*values: float) -> dict[str, Any]:
+        return {"1": trial(None, **dict(zip(names, values)))}
+
+    arms = {
+        "ours": arm(0.9, 0.91, 0.92, 0.93, 0.94, 0.95),
+        "chance": arm(*[0.5] * 6),  # below in all six: p 2/64
+        "weak": arm(*[0.6] * 6),
+        "strong": arm(0.95, 0.8, 0.8, 0.8, 0.8, 0.8),
+    }
+    found = side_by_side(arms, ["chance", "weak", "strong"], ["chance"])
+    against = found["differences"]["ours"]
+    assert [against[name]["p"] for name in ("chance", "weak")] == [2 / 64, 2 / 64]
+    # The smallest difference, -0.05, alone has another sign: as large are it, all of one sign, and their opposites.
+    assert against["strong"]["p"] == 4 / 64
+    assert [d["p_holm"] for d in against.values()] == [None, 2 * 2 / 64, 4 / 64]
+    assert found["every_control"] == {"ours": {"p": 4 / 64, "above": against["strong"]["above"]}}
+    assert side_by_side({"ours": arms["ours"]}, [])["every_control"] == {"ours": None}
+
+
 def test_what_is_undefined_is_left_out() -> None:
     found = side_by_side({"ours": {"1": trial(None, a=1.0), "2": trial(0.5, a=0.5)}}, [])
     assert found["arms"]["ours"]["over_trials"]["mean"] == 0.5

@@ -246,15 +246,19 @@ def print_compared(result: dict[str, Any]) -> None:
     if compared:
         title = f"difference to the strongest control, {result['arms'][strongest]['title']}"
         table = new_table(
-            "", "difference", "95 % over people", "95 % over trials", "above", "better for", "p", title=title
+            "", "difference", "95 % over people", "95 % over trials", "above", "better for", "p", "Holm", title=title
         )
         for name, d in compared.items():
             better = f"{d['wins']} of {d['n']} people"
             table.add_row(
                 result["arms"][name]["title"], number(d["mean"]), interval(d), interval(d["over_trials"]),
-                "yes" if d["above"] else "no", better, number(d["p"]),
+                "yes" if d["above"] else "no", better, number(d["p"]), number(d["p_holm"]),
             )  # fmt: skip
         out.print(table)
+    for name, one in result["every_control"].items():
+        if one is not None:
+            above = "above" if one["above"] else "not above"
+            out.print(f"{result['arms'][name]['title']}: {above} every control, p {number(one['p'])}")
     for arm in result["arms"].values():
         out.print(f"{arm['title']}: given {arm['given']}")
     for one in result["pretraining_overlap"]:

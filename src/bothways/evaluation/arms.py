@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from bothways.evaluation.splits import Names
-from bothways.evaluation.statistics import mean_of_classes, paired_difference, summarise
+from bothways.evaluation.statistics import holm, mean_of_classes, paired_difference, summarise
 
 Trials = Mapping[str, Mapping[str, Any]]
 """Name of a trial (a split and a seed) -> what an arm gave in it: `balanced_accuracy` (None = undefined), `people`: see
@@ -28,7 +28,9 @@ def people_recalls(
     }
 
 
-def side_by_side(arms: Mapping[str, Trials], controls: Collection[str]) -> dict[str, Any]:
+def side_by_side(
+    arms: Mapping[str, Trials], controls: Collection[str], trivial: Collection[str] = ()
+) -> dict[str, Any]:
     """Puts arms side by side.
 
     Over people, classes weigh the same, as in the balanced accuracy of windows: what counts is the mean over classes of
@@ -37,6 +39,7 @@ def side_by_side(arms: Mapping[str, Trials], controls: Collection[str]) -> dict[
     Args:
         arms: name -> its trials; an arm may lack some.
         controls: which of them a pretrained encoder has to beat.
+        trivial: which of these need no signal (chance, the largest class).
 
     Returns:
         `arms`: name -> `trials` (name -> balanced accuracy), `over_trials` (their mean, SD, n and 95 % interval, of
@@ -46,7 +49,10 @@ def side_by_side(arms: Mapping[str, Trials], controls: Collection[str]) -> dict[
         `strongest_control`: the control with the largest mean over people; `differences`: each arm that is no control
         -> control -> `paired_difference` to it over people, in the trials that both have and that have two classes,
         with `over_trials` (`summarise` of the differences by trial: people tested in one trial share one trained model,
-        whose luck the interval over people does not know) and `above` (see `is_above`).
+        whose luck the interval over people does not know), `above` (see `is_above`) and `p_holm` (for as many controls
+        as there are, but for the trivial ones, of which it is None); `every_control`: each arm that is no control ->
+        `p` of the claim that it is above all of them (intersection and union: the largest `p`), and whether it is
+        `above` all; None without a difference.
     """
     told: dict[str, Any] = {}
     for name, trials in arms.items():
@@ -70,8 +76,17 @@ def side_by_side(arms: Mapping[str, Trials], controls: Collection[str]) -> dict[
                 found: dict[str, Any] = dict(paired_difference(mine, theirs))
                 pairs = [[arms[one][trial]["balanced_accuracy"] for one in (name, control)] for trial in both]
                 found["over_trials"] = _summary([a - b for a, b in pairs if a is not None and b is not None])
-                against[control] = found | {"above": is_above(found)}
-    return {"arms": told, "strongest_control": strongest, "differences": differences}
+                against[control] = found | {"above": is_above(found), "p_holm": None}
+        tested = [control for control in against if control not in trivial]
+        for control, p in zip(tested, holm([against[control]["p"] for control in tested])):
+            against[control]["p_holm"] = p
+    every = {
+        name: {"p": max(d["p"] for d in those.values()), "above": all(d["above"] for d in those.values())}
+        if those
+        else None
+        for name, those in differences.items()
+    }
+    return {"arms": told, "strongest_control": strongest, "differences": differences, "every_control": every}
 
 
 def _people(trials: Trials, names: Sequence[str]) -> dict[str, dict[str, float]]:

@@ -394,3 +394,5 @@ ARMS: dict[str, Arm] = {
 }
 """In the order in which they are told."""
 CONTROLS = tuple(name for name, arm in ARMS.items() if not arm.pretrained)
+TRIVIAL = ("chance", "majority")
+"""Controls that need no signal."""

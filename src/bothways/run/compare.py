@@ -37,7 +37,7 @@ from bothways.evaluation import (
 )
 from bothways.files import check_output, locked, read_json, write_json, write_text
 from bothways.report import write_report
-from bothways.run.arms import ARMS, CONTROLS, Trial
+from bothways.run.arms import ARMS, CONTROLS, TRIVIAL, Trial
 from bothways.run.common import (
     Sources,
     check_contract,
@@ -120,8 +120,8 @@ def compare(
     Returns:
         `out`, `classes`, `seeds`, `trials` (name, split, seed), `arms` (name -> `title`, `control`, `given`, `trained`
         and `encoder` (parameters), and what `evaluation.side_by_side` says of it), `strongest_control`, `differences`
-        (arm -> control -> …), `failed` (arm -> trial -> reason), `pretraining_overlap` (of each split), `notes`,
-        `seconds`.
+        (arm -> control -> …), `every_control` (arm -> whether it is above all of them), `failed` (arm -> trial ->
+        reason), `pretraining_overlap` (of each split), `notes`, `seconds`.
 
     Raises:
         UserError: the parts do not fit together, or `out` was begun with others.
@@ -413,7 +413,7 @@ def _result(
     plan: _Plan, wanted: Sequence[str], done: dict[str, Any], failed: dict[str, dict[str, str]], seconds: float
 ) -> dict[str, Any]:
     there = {name: trials for name, trials in done.items() if trials}
-    compared = side_by_side(there, CONTROLS)
+    compared = side_by_side(there, CONTROLS, TRIVIAL)
     notes = [*plan.notes, *(note for trials in done.values() for one in trials.values() for note in one["notes"])]
     for name, trials in failed.items():
         reasons = list(dict.fromkeys(trials.values()))
@@ -437,6 +437,7 @@ def _result(
         },
         "strongest_control": compared["strongest_control"],
         "differences": compared["differences"],
+        "every_control": compared["every_control"],
         "failed": failed,
         "pretraining_overlap": plan.overlaps,
         "notes": list(dict.fromkeys(notes)),

@@ -55,39 +55,24 @@ def page(result: dict[str, Any]) -> dict[str, Any]:
     )  # fmt: skip
     rows = [(arm, control, d) for arm, those in result["differences"].items() for control, d in those.items()]
     if rows:
+        columns = ("difference", "95 % of people", "95 % of trials", "above", "better for", "people", "p", "p, Holm")
         sections.append(
             {
                 "kind": "table",
                 "title": "Differences to the controls",
-                "columns": [
-                    "arm",
-                    "control",
-                    "difference",
-                    "95 % of people",
-                    "95 % of trials",
-                    "above",
-                    "better for",
-                    "people",
-                    "p",
-                ],
+                "columns": ["arm", "control", *columns],
                 "rows": [
                     [
-                        arms[arm]["title"],
-                        arms[control]["title"],
-                        d["mean"],
-                        span(d),
-                        span(d["over_trials"]),
-                        "yes" if d["above"] else "no",
-                        d["wins"],
-                        d["n"],
-                        d["p"],
+                        arms[arm]["title"], arms[control]["title"], d["mean"], span(d), span(d["over_trials"]),
+                        "yes" if d["above"] else "no", d["wins"], d["n"], d["p"], d["p_holm"],
                     ]
                     for arm, control, d in rows
                 ],
                 "caption": f"Balanced accuracy, person by person. {ABOVE} p by changing the signs of their "
-                f"differences. The strongest control on these people: {arms[strongest]['title']}.",
+                "differences; by Holm's method for all controls of an arm but those that need no signal. "
+                f"{every(result)} The strongest control on these people: {arms[strongest]['title']}.",
             }
-        )
+        )  # fmt: skip
     sections += [
         {
             "kind": "table",
@@ -117,6 +102,15 @@ def page(result: dict[str, Any]) -> dict[str, Any]:
         "versions": {"bothways": __version__, "python": platform.python_version()},
         "sections": sections,
     }
+
+
+def every(result: dict[str, Any]) -> str:
+    """Says of each arm whether it is above every control."""
+    return " ".join(
+        f"{result['arms'][name]['title']}: {'above' if one['above'] else 'not above'} every control (p {one['p']:.3g})."
+        for name, one in result["every_control"].items()
+        if one is not None
+    )
 
 
 def span(values: dict[str, Any]) -> str:

@@ -55,40 +55,22 @@ def label_page(result: dict[str, Any]) -> dict[str, Any]:
         },
     ]  # fmt: skip
     if pairs:
+        columns = ("difference", "95 % of people", "95 % of trials", "above", "better for", "tested people", "p")
         sections.append(
             {
                 "kind": "table",
                 "title": "Differences",
-                "columns": [
-                    "people",
-                    "arm",
-                    "against",
-                    "difference",
-                    "95 % of people",
-                    "95 % of trials",
-                    "above",
-                    "better for",
-                    "tested people",
-                    "p",
-                ],
+                "columns": ["people", "arm", "against", *columns],
                 "rows": [
                     [
-                        n,
-                        arm,
-                        control,
-                        d["mean"],
-                        span(d),
-                        span(d["over_trials"]),
-                        "yes" if d["above"] else "no",
-                        d["wins"],
-                        d["n"],
-                        d["p"],
+                        n, arm, control, d["mean"], span(d), span(d["over_trials"]), "yes" if d["above"] else "no",
+                        d["wins"], d["n"], d["p"],
                     ]
                     for n, arm, control, d in pairs
                 ],
                 "caption": f"Balanced accuracy, person by person. {ABOVE}",
             }
-        )
+        )  # fmt: skip
         sections.append({"kind": "text", "title": "From where on", "paragraphs": result["said"]})
     facts = {
         "Classes": ", ".join(result["classes"]),
