@@ -236,7 +236,7 @@ def test_split_files_take_turns_and_several_rates_are_tried(chain: Chain, tmp_pa
     assert sorted(result["arms"]["frozen_probe"]["people"]) == ["0", "1"]
     kinds = [one["kind"] for one in result["pretraining_overlap"]]
     assert kinds == ["same recording", "same recording, with its labels"]
-    assert "C of 0.001, 0.01, 0.1, 1 on training people held out" in result["arms"]["band_power"]["given"]
+    assert "C of 0.001, 0.01, 0.1, 1, the best on the validation people" in result["arms"]["band_power"]["given"]
 
 
 def test_the_best_rate_is_kept(chain: Chain, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_people_with_one_class_each_are_balanced(chain: Chain, tmp_path: Path) -
     for chosen in result["sizes"][0]["chosen"].values():
         assert {int(name) % 2 for name in chosen} == {0, 1}
     given = result["sizes"][0]["arms"]["band_power"]["given"]
-    assert given.endswith("C 0.01, for without some people a class is missing")
+    assert given.endswith("C of 0.001, 0.01, 0.1, 1, the best on the validation people")
 
 
 def test_only_people_with_windows_are_drawn() -> None:

@@ -113,7 +113,7 @@ def compare(
         splits: split files.
         seeds: how many trials, at least one for each split file.
         rates: learning rates to try, as multiples of the recipe's. Where there are several, the logistic regressions
-            try several C, on training people held out.
+            try several C, on the validation people too.
         arms: names of `arms.ARMS`; all where none is given.
         overwrite: begin anew.
 

@@ -151,7 +151,7 @@ def _result(out: Path, results: dict[int, dict[str, Any]], notes: list[str]) -> 
     validation = sorted({len(_split(out, max(results), trial).validation) for trial in last["trials"]})
     if validation != [0]:
         counts = " or ".join(map(str, validation))
-        notes.append(f"besides, the labels of {counts} validation people choose rate and step at every number")
+        notes.append(f"besides, the labels of {counts} validation people choose rate, step and C at every number")
     shown = ("title", "over_trials", "over_people", "given")
     sizes: list[dict[str, Any]] = [
         {
