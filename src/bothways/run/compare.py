@@ -396,7 +396,7 @@ def _scored(name: str, trial: Trial) -> dict[str, Any]:
     people = people_recalls(tested.label, scored.scores, tested.subject, trial.classes)
     if name == "chance":  # what is expected of a guess, not what one guess gave
         share = 1 / len(trial.classes)
-        metrics |= {"accuracy": share, "balanced_accuracy": share}
+        metrics |= {"accuracy": share, "balanced_accuracy": share, "macro_f1": None, "confusion": None}
         people = {person: dict.fromkeys(recalls, share) for person, recalls in people.items()}
     kept = ("n", "accuracy", "balanced_accuracy", "macro_f1", "kappa", "auroc", "confusion")
     return {
