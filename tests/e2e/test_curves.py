@@ -214,6 +214,8 @@ def test_probes(chain: Chain, tmp_path: Path, bothways: Call) -> None:
     assert shuffled["over_shuffles"]["n"] == 4
     assert shuffled["at_chance"] is True
     assert shuffled["as_labelled"] > 0.9
+    assert shuffled["over_seeds"]["n"] == 4  # the same seeds as the deals
+    assert shuffled["over_seeds"]["mean"] == shuffled["as_labelled"]
     rows = {row["what"]: row for row in result["amplitude"]}
     assert {what: (row["suspected"], row["refused"]) for what, row in rows.items()} == {
         "×10": (0, 0), "µV read as V": (2, 2), "V read as µV": (2, 2),

@@ -148,7 +148,8 @@ def probe(
         over, verdict = one["over_shuffles"], "at chance" if one["at_chance"] else "NOT at chance"
         out.print(
             f"shuffled labels: balanced accuracy {number(over['mean'])} ({interval(over)}), {verdict} "
-            f"({number(one['chance'])}); {number(one['as_labelled'])} as labelled, {one['steps']} steps each"
+            f"({number(one['chance'])}); as labelled {number(one['as_labelled'])} ({interval(one['over_seeds'])}); "
+            f"{over['n']} trainings each, of {one['steps']} steps"
         )
     if result["amplitude"]:
         table = new_table("amplitude", "changed", "balanced accuracy", "as it is", "suspected", "refused", "said")

@@ -54,15 +54,16 @@ def probe(
         run: a pretrained or fine-tuned run.
         data: its store, where it has moved.
         steps: of each short training.
-        shuffles: how many deals.
+        shuffles: how many deals, and as many trainings on the true labels.
         seed: of deals and trainings.
 
     Returns:
         `run`, `identity` (`people`, `n` (windows), `accuracy` (mean over people), `chance`, `above_chance` (a
         `paired_difference` over people)), `shuffled` (`steps`, `chance`, `over_shuffles` (balanced accuracy of the
-        tested people), `at_chance` (its 95 % interval holds chance), `as_labelled` (the same training on the true
-        labels)) or None, `amplitude` (a row for each factor: `what`, `factor`, `changed` (share of the answers),
-        `balanced_accuracy`, `as_it_is`, `recordings`, `suspected`, `refused` (how many), `said`) or None, `notes`.
+        tested people), `at_chance` (its 95 % interval holds chance), `as_labelled` (the mean of the same trainings,
+        with the same seeds, on the true labels), `over_seeds` (`summarise` of these)) or None, `amplitude` (a row for
+        each factor: `what`, `factor`, `changed` (share of the answers), `balanced_accuracy`, `as_it_is`, `recordings`,
+        `suspected`, `refused` (how many), `said`) or None, `notes`.
 
     Raises:
         UserError: no such run or store, or another contract.
@@ -165,10 +166,12 @@ def _shuffled(here: Tested, steps: int, shuffles: int, seed: int) -> dict[str, A
         return float(found)
 
     values = []
-    for own in range(seed, seed + shuffles):
+    seeds = range(seed, seed + shuffles)
+    for own in seeds:
         dealt = generator("shuffled", own).permutation(training.label)
         values.append(balanced_accuracy(_relabelled(training, dealt), own))
     over, chance = summarise(values), 1 / len(training.classes)
+    labelled = summarise([balanced_accuracy(training, own) for own in seeds])
     low, high = over["low"], over["high"]
     assert low is not None
     assert high is not None
@@ -177,7 +180,8 @@ def _shuffled(here: Tested, steps: int, shuffles: int, seed: int) -> dict[str, A
         "chance": chance,
         "over_shuffles": over,
         "at_chance": bool(low - 1e-9 <= chance <= high + 1e-9),
-        "as_labelled": balanced_accuracy(training, seed),
+        "as_labelled": labelled["mean"],
+        "over_seeds": labelled,
     }
 
 
