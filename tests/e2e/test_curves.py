@@ -11,7 +11,7 @@ import pytest
 
 from bothways import eeg, run
 from bothways.config import FinetuneConfig
-from bothways.errors import UserError
+from bothways.errors import BothwaysWarning, UserError
 from bothways.evaluation import Split, repeated_splits
 from bothways.run.compare import trial_splits
 from people import TINY, WINDOWS, Chain
@@ -107,6 +107,17 @@ def test_people_with_one_class_each_are_balanced(chain: Chain, tmp_path: Path) -
         assert {int(name) % 2 for name in chosen} == {0, 1}
     given = result["sizes"][0]["arms"]["band_power"]["given"]
     assert given.endswith("C of 0.001, 0.01, 0.1, 1, the best on the validation people")
+
+
+def test_by_validation_people_of_one_class_nothing_but_accuracy_is_chosen(chain: Chain, tmp_path: Path) -> None:
+    rows = ["file,label", *(f"sub-{n}_{state}.edf,{state}" for n in range(6) for state in [("closed", "open")[n % 2]])]
+    labels = tmp_path / "labels.csv"
+    labels.write_text("\n".join(rows))
+    with pytest.warns(BothwaysWarning):
+        plan = run.finetune("scratch", chain.store, labels, tmp_path / "out", changes=[*TINY, *WINDOWS], dry_run=True)
+    assert len(plan["split"]["validation"]) == 1
+    said = [note for note in plan["notes"] if note.startswith("the validation subjects have no window of ")]
+    assert [note.endswith(": of one class, so step and rate are chosen by accuracy") for note in said] == [True]
 
 
 def test_only_people_with_windows_are_drawn() -> None:

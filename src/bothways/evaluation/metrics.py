@@ -61,7 +61,7 @@ def classification_metrics(
         "classes": list(classes),
         "support": dict(zip(classes, support.tolist())),
         **point,
-        "balanced_log_loss": _balanced_log_loss(labels, scores) if tally.probable else None,
+        "balanced_log_loss": _balanced_log_loss(tally.labels, tally.scores) if tally.probable else None,
         "calibration": calibration(labels, scores) if tally.probable else None,
         "confusion": confusion.tolist(),
         "per_class": per_class,

@@ -161,9 +161,9 @@ def finetune(
         if part == "train" and lacking and not dry_run:
             raise UserError(f"no training subject has {', '.join(lacking)}; choose another split or seed")
         if lacking and getattr(chosen, part):
-            notes.append(f"the {part} subjects have no {thing} of {', '.join(lacking)}")
-        if part == "validation" and len(classes) - len(lacking) == 1:
-            notes.append("the validation subjects have one class only: by them step and rate are chosen by accuracy")
+            moot = part == "validation" and len(classes) - len(lacking) == 1
+            then = ": of one class, so step and rate are chosen by accuracy" if moot else ""
+            notes.append(f"the {part} subjects have no {thing} of {', '.join(lacking)}{then}")
     notes += guessed_subjects(store, {*chosen.train, *chosen.validation, *chosen.test})
     parts = {part: getattr(chosen, part) for part in PARTS}
     plan = _announced(parts, things, classes, notes, asdict(chosen), without)
