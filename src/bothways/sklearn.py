@@ -18,7 +18,7 @@ from torch import Tensor
 from bothways import eeg
 from bothways.config import FinetuneConfig, HeadConfig, ModelConfig, SignalConfig, load_config, validate
 from bothways.errors import BothwaysWarning, UserError
-from bothways.evaluation import LinearControl, classification_metrics, ridge_probe
+from bothways.evaluation import LinearControl, classification_metrics, how_good, ridge_probe
 from bothways.heads import Batch
 from bothways.model import Model, check_sizes, load_weights
 from bothways.progress import quiet
@@ -183,6 +183,9 @@ class EEGClassifier(ClassifierMixin, BaseEstimator):
             model.embedding.requires_grad_(False)
             model.encoder.requires_grad_(False)
         classes = model.config.heads["sequence"].classes
+        if settings.training.patience and len(set(source.windows.label[held_out].tolist())) == 1:
+            told = "validation_fraction: those held out are of one class, so the step is chosen by accuracy"
+            warnings.warn(told, BothwaysWarning, stacklevel=4)
 
         def evaluate(m: Model) -> dict[str, Any]:
             logits = infer(m, _part(source, held_out), class_logits)
@@ -195,7 +198,7 @@ class EEGClassifier(ClassifierMixin, BaseEstimator):
             title="fit",
             unit="trials",
             evaluate=evaluate if len(held_out) else None,
-            score=(lambda evaluation: float(evaluation["accuracy"])) if len(held_out) else None,
+            score=how_good if len(held_out) else None,
         )
         self.loss_ = [entry["loss"] for entry in result.metrics]
 

@@ -52,6 +52,8 @@ def test_all_arms_on_the_same_people(compared: tuple[Path, dict[str, Any]], chai
         assert all(0 <= value <= 1 for value in arm["trials"].values())
     chance, majority = result["arms"]["chance"], result["arms"]["majority"]
     assert set(chance["people"].values()) == set(majority["people"].values()) == {0.5}
+    guess = json.loads((out / "arms/chance/split-1.json").read_text())
+    assert (guess["balanced_accuracy"], guess["macro_f1"], guess["confusion"]) == (0.5, None, None)  # not class 0's
     for name in ("band_power", "tangent_space"):  # alpha waves with the eyes closed are plain to see
         assert result["arms"][name]["over_people"]["mean"] == 1.0
     assert result["strongest_control"] == "band_power"
@@ -236,7 +238,7 @@ def test_split_files_take_turns_and_several_rates_are_tried(chain: Chain, tmp_pa
     assert sorted(result["arms"]["frozen_probe"]["people"]) == ["0", "1"]
     kinds = [one["kind"] for one in result["pretraining_overlap"]]
     assert kinds == ["same recording", "same recording, with its labels"]
-    assert "C of 0.001, 0.01, 0.1, 1 on training people held out" in result["arms"]["band_power"]["given"]
+    assert "C of 0.001, 0.01, 0.1, 1, the best on the validation people" in result["arms"]["band_power"]["given"]
 
 
 def test_the_best_rate_is_kept(chain: Chain, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from playwright.sync_api import Browser
 
 from bothways import eeg, run
 from bothways.config import FinetuneConfig
-from bothways.errors import UserError
-from bothways.evaluation import Split
+from bothways.errors import BothwaysWarning, UserError
+from bothways.evaluation import Split, repeated_splits
 from bothways.report import write_report
 from bothways.report.plots import number
 from bothways.run.compare import trial_splits
@@ -110,7 +110,18 @@ def test_people_with_one_class_each_are_balanced(chain: Chain, tmp_path: Path) -
     for chosen in result["sizes"][0]["chosen"].values():
         assert {int(name) % 2 for name in chosen} == {0, 1}
     given = result["sizes"][0]["arms"]["band_power"]["given"]
-    assert given.endswith("C 0.01, for without some people a class is missing")
+    assert given.endswith("C of 0.001, 0.01, 0.1, 1, the best on the validation people")
+
+
+def test_by_validation_people_of_one_class_nothing_but_accuracy_is_chosen(chain: Chain, tmp_path: Path) -> None:
+    rows = ["file,label", *(f"sub-{n}_{state}.edf,{state}" for n in range(6) for state in [("closed", "open")[n % 2]])]
+    labels = tmp_path / "labels.csv"
+    labels.write_text("\n".join(rows))
+    with pytest.warns(BothwaysWarning):
+        plan = run.finetune("scratch", chain.store, labels, tmp_path / "out", changes=[*TINY, *WINDOWS], dry_run=True)
+    assert len(plan["split"]["validation"]) == 1
+    said = [note for note in plan["notes"] if note.startswith("the validation subjects have no window of ")]
+    assert [note.endswith(": of one class, so step and rate are chosen by accuracy") for note in said] == [True]
 
 
 def test_only_people_with_windows_are_drawn() -> None:
@@ -125,6 +136,21 @@ def test_only_people_with_windows_are_drawn() -> None:
         patched.setattr(Split, "load", classmethod(lambda *_: split))
         drawn = trial_splits(windows, settings, [files], 3)
     assert [one.train for one in drawn] == [("a", "b")] * 3
+
+
+def test_splits_are_drawn_by_the_classes_that_people_have() -> None:
+    def of(labels: list[list[int]]) -> eeg.Windows:
+        whose, label = zip(*((str(person), c) for person, own in enumerate(labels) for c in own))
+        n = np.arange(len(label))
+        return eeg.Windows(n, n, np.array(label), np.array(whose), n, n, 10, ["x", "y"])
+
+    settings, diagnosis = FinetuneConfig(), of([[i % 2] for i in range(10)])
+    for split in trial_splits(diagnosis, settings, [], 20):  # 6 people, 2 and 2
+        for part in (split.test, split.validation):
+            assert {int(name) % 2 for name in part} == {0, 1}
+    everything = of([[0, 1]] * 10)
+    plain = repeated_splits([str(i) for i in range(10)], 4, seed=0)
+    assert trial_splits(everything, settings, [], 4) == plain  # nothing to stratify by, so seeds give what they gave
 
 
 def test_the_curve_by_the_command_line(chain: Chain, tmp_path: Path, bothways: Call) -> None:
@@ -204,6 +230,8 @@ def test_probes(chain: Chain, tmp_path: Path, bothways: Call) -> None:
     assert shuffled["over_shuffles"]["n"] == 4
     assert shuffled["at_chance"] is True
     assert shuffled["as_labelled"] > 0.9
+    assert shuffled["over_seeds"]["n"] == 4  # the same seeds as the deals
+    assert shuffled["over_seeds"]["mean"] == shuffled["as_labelled"]
     rows = {row["what"]: row for row in result["amplitude"]}
     assert {what: (row["suspected"], row["refused"]) for what, row in rows.items()} == {
         "×10": (0, 0), "µV read as V": (2, 2), "V read as µV": (2, 2),

@@ -15,7 +15,10 @@ from bothways.evaluation import (
     few_subjects,
     fit_temperature,
     metrics_by_level,
+    people_recalls,
     repeated_splits,
+    side_by_side,
+    summarise,
     within_subjects,
 )
 
@@ -107,3 +110,19 @@ def test_a_temperature_is_the_best_there_is(case, other) -> None:
     assert 0 <= told["ece"] <= told["mce"] + 1e-12
     assert abs(told["confidence"] - told["accuracy"]) <= told["ece"] + 1e-12  # bins can only add distance
     assert sum(one["n"] for one in told["bins"]) == len(labels)
+
+
+@given(n_people=st.integers(2, 8), k=st.integers(2, 4), seed=SEEDS)
+def test_over_people_who_have_every_class_is_the_mean_of_their_balanced_accuracies(n_people, k, seed) -> None:
+    draw = np.random.default_rng(seed)
+    labels = np.concatenate([np.concatenate([np.arange(k), draw.integers(k, size=5)]) for _ in range(n_people)])
+    scores, whose = draw.dirichlet(np.ones(k), size=len(labels)), np.repeat(np.arange(n_people), k + 5).astype(str)
+    people = people_recalls(labels, scores, whose, [f"class {c}" for c in range(k)])
+    over = side_by_side({"arm": {"1": {"balanced_accuracy": None, "people": people}}}, [])["arms"]["arm"]["over_people"]
+    each = [
+        metrics.balanced_accuracy_score(labels[whose == str(person)], scores[whose == str(person)].argmax(1))
+        for person in range(n_people)
+    ]
+    plain = summarise(each)
+    assert (over["mean"], over["sd"]) == pytest.approx((plain["mean"], plain["sd"]))
+    assert (over["low"], over["high"]) == pytest.approx((max(plain["low"], 0), min(plain["high"], 1)))

@@ -12,6 +12,7 @@ from bothways.evaluation import (
     chance,
     classification_metrics,
     holm,
+    how_good,
     majority,
     paired_difference,
     summarise,
@@ -113,7 +114,8 @@ def test_paired_differences() -> None:
     assert told == paired_difference(a, b, seed=1)
     assert told["mean"] == pytest.approx(0.07)
     assert told["wins"] == told["n"] == 5
-    assert 0 < told["low"] < 0.07 < told["high"]
+    half = 2.776445 * np.std([0.1, 0.05, 0.1, 0.05, 0.05], ddof=1) / 5**0.5  # Student's t of five
+    assert (told["low"], told["high"]) == pytest.approx((0.07 - half, 0.07 + half))
     assert told["p"] == 2 / 2**5  # all differences of one sign: two of the 32 changes are as large
     draw = np.random.default_rng(0)
     many = draw.normal(0.5, 1, size=40)
@@ -206,20 +208,60 @@ def test_every_interval_is_that_of_subjects_drawn_whole() -> None:
         assert [again[name] for name in METRICS[:-1]] == pytest.approx(theirs)
         values.append([*theirs, again["ece"]])
     low, high = np.quantile(values, [0.025, 0.975], axis=0)
+    note = "of 8 people, too narrow"
     for name, a, b in zip(METRICS, low, high):
-        assert intervals[name] == {"low": pytest.approx(a), "high": pytest.approx(b), "resamples": 60}, name
+        assert intervals[name] == {"low": pytest.approx(a), "high": pytest.approx(b), "resamples": 60, "note": note}, (
+            name
+        )
 
 
 def test_draws_without_a_class_are_left_out() -> None:
-    """Four people with one class each: with chance 1/2^3 a draw has one class alone."""
-    labels, scores = np.array([0, 0, 1, 1]), np.array([[0.9, 0.1], [0.4, 0.6], [0.3, 0.7], [0.2, 0.8]])
-    result = classification_metrics(labels, scores, BINARY, list("abcd"), n_bootstrap=400)
-    assert 300 < result["intervals"]["auroc"]["resamples"] < 390
+    """Six people with one class each: with chance 1/2^5 a draw has one class alone."""
+    labels = np.array([0, 0, 0, 1, 1, 1])
+    scores = np.array([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2], [0.3, 0.7], [0.2, 0.8], [0.1, 0.9]])
+    result = classification_metrics(labels, scores, BINARY, list("abcdef"), n_bootstrap=400)
+    assert 370 < result["intervals"]["auroc"]["resamples"] < 400
     assert result["intervals"]["accuracy"]["resamples"] == 400
     assert result["interval"]["low"] >= 0.5  # never a single class of which all are wrong
-    # Of two people one has the other class: in a draw of four she is missing.
-    rare = classification_metrics(np.array([1] + [0] * 3), scores, BINARY, list("aaab"), n_bootstrap=400)
-    assert rare["intervals"]["auroc"]["resamples"] == pytest.approx(300, abs=40)
+    # Of five people one has the other class: in (4/5)^5 of the draws she is missing.
+    rare = classification_metrics(np.array([1] + [0] * 5), scores, BINARY, list("aabcde"), n_bootstrap=400)
+    assert rare["intervals"]["auroc"]["resamples"] == pytest.approx(400 * (1 - 0.8**5), abs=40)
+
+
+@pytest.mark.parametrize("n", [4, 5, 9, 10])
+def test_few_people_have_an_interval_that_is_too_narrow_or_none(n: int) -> None:
+    labels, whose = np.tile([0, 1], n), np.repeat([f"p{i}" for i in range(n)], 2)
+    scores = np.eye(2)[np.where(np.arange(2 * n) % 5, labels, 1 - labels)]
+    result = classification_metrics(labels, scores, BINARY, whose, n_bootstrap=20)
+    if n < 5:
+        assert result["interval"] is result["intervals"] is None
+        assert result["undefined"]["intervals"] == "4 people are too few for an interval, 5 are needed"
+    else:
+        told = [result["interval"].get("note"), result["intervals"]["auroc"].get("note")]
+        assert told == [f"of {n} people, too narrow" if n < 10 else None] * 2
+
+
+def test_what_is_chosen_finds_the_rare_class() -> None:
+    """90 windows of rest, 10 of task: always rest is right in 90, and no choice."""
+    labels, whose = np.array([0] * 90 + [1] * 10), ["a", "b"] * 50
+
+    def measured(hits: int, false: int, sure: float = 0.8) -> dict:
+        answers = np.zeros(100, int)
+        answers[:false], answers[90 : 90 + hits] = 1, 1
+        scores = np.where(np.eye(2)[answers] == 1, sure, 1 - sure)
+        return classification_metrics(labels, scores, BINARY, whose, n_bootstrap=2)
+
+    constant, useful = measured(0, 0), measured(8, 18)
+    assert (constant["accuracy"], useful["accuracy"]) == (0.9, 0.8)
+    assert constant["balanced_log_loss"] == pytest.approx(-(np.log(0.8) + np.log(0.2)) / 2)
+    assert (how_good(constant), how_good(useful)) == pytest.approx((0.5, 0.8))
+    assert how_good(measured(8, 18, sure=0.7)) != how_good(useful)
+    better = min((0.6, 0.7, 0.8), key=lambda sure: measured(8, 18, sure)["balanced_log_loss"])
+    assert max((0.6, 0.7, 0.8), key=lambda sure: how_good(measured(8, 18, sure))) == better
+    assert how_good(measured(9, 18, sure=0.99)) > how_good(measured(8, 18, sure=better))
+    # Of one class there is no balanced accuracy: people's accuracies 1 and 1/3.
+    alone = classification_metrics(np.zeros(4, int), np.eye(2)[[0, 0, 1, 1]], BINARY, list("abbb"), n_bootstrap=2)
+    assert how_good(alone) == pytest.approx(2 / 3, abs=1e-6)
 
 
 def test_holm_and_wilcoxon() -> None:

@@ -90,21 +90,25 @@ def label_curve(
     if json:
         return print_json(result)
     table = new_table(
-        "people", "balanced accuracy", "over trials", "95 %", "over people", "95 %", title=f"{result['seeds']} trials"
-    )
+        "people", "balanced accuracy", "over trials", "n", "95 %", "over people", "95 %",
+        title=f"{result['seeds']} trials",
+    )  # fmt: skip
     for row in result["sizes"]:
         for one in row["arms"].values():
             trials, over = one["over_trials"], one["over_people"]
-            means = number(trials["mean"]), interval(trials), number(over["mean"]), interval(over)
+            n = str(trials["n"] or 0)
+            means = number(trials["mean"]), n, interval(trials), number(over["mean"]), interval(over)
             table.add_row(str(row["people"]), one["title"], *means)
     out.print(table)
-    table = new_table("people", "arm", "against", "difference", "95 % over people", "better for", "p")
+    table = new_table("people", "arm", "against", "difference", "95 % over people", "above", "better for", "p")
     for row in result["sizes"]:
         for name, those in row["differences"].items():
             for control, d in those.items():
                 better = f"{d['wins']} of {d['n']} people"
                 titles = result["titles"][name], result["titles"][control]
-                table.add_row(str(row["people"]), *titles, number(d["mean"]), interval(d), better, number(d["p"]))
+                above = "yes" if d["above"] else "no"
+                shown = number(d["mean"]), interval(d), above, better, number(d["p"])
+                table.add_row(str(row["people"]), *titles, *shown)
     if table.row_count:
         out.print(table)
     for line in result["said"]:
@@ -176,7 +180,8 @@ def probe(
         over, verdict = one["over_shuffles"], "at chance" if one["at_chance"] else "NOT at chance"
         out.print(
             f"shuffled labels: balanced accuracy {number(over['mean'])} ({interval(over)}), {verdict} "
-            f"({number(one['chance'])}); {number(one['as_labelled'])} as labelled, {one['steps']} steps each"
+            f"({number(one['chance'])}); as labelled {number(one['as_labelled'])} ({interval(one['over_seeds'])}); "
+            f"{over['n']} trainings each, of {one['steps']} steps"
         )
     if result["amplitude"]:
         table = new_table("amplitude", "changed", "balanced accuracy", "as it is", "suspected", "refused", "said")

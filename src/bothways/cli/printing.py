@@ -122,6 +122,9 @@ def print_evaluation(result: dict[str, Any]) -> None:
     out.print(table)
     support = ", ".join(f"{n} {name}" for name, n in result["model"]["support"].items())
     out.print(f"{counted(result['model']['n_subjects'], *PEOPLE)}, windows: {support}")
+    why = (result["model"]["interval"] or {}).get("note") or result["model"]["undefined"].get("intervals")
+    if why:
+        out.print(f"95 % over people: {why}")
     for name, one in result["comparisons"]["arms"].items():
         if one["difference"] is not None:
             p = "" if one["p_holm"] is None else f", p {number(one['p_holm'])} (Holm)"
@@ -329,25 +332,34 @@ def print_embedded(result: dict[str, Any]) -> None:
 def print_compared(result: dict[str, Any]) -> None:
     """Prints what `compare` found: arms, differences to the strongest control, what each was given."""
     table = new_table(
-        "balanced accuracy", "over trials", "95 %", "over people", "95 %", "fitted", "encoder",
+        "balanced accuracy", "over trials", "n", "95 %", "over people", "95 %", "fitted", "encoder",
         title=f"{result['seeds']} trials, {result['splits']} splits",
     )  # fmt: skip
     for arm in result["arms"].values():
         trials, people = arm["over_trials"], arm["over_people"]
         table.add_row(
-            arm["title"], number(trials["mean"]), interval(trials), number(people["mean"]), interval(people),
-            f"{arm['trained']:,}", "" if arm["encoder"] is None else f"{arm['encoder']:,}",
+            arm["title"], number(trials["mean"]), str(trials["n"] or 0), interval(trials), number(people["mean"]),
+            interval(people), f"{arm['trained']:,}", "" if arm["encoder"] is None else f"{arm['encoder']:,}",
         )  # fmt: skip
     out.print(table)
     strongest = result["strongest_control"]
     compared = {name: those[strongest] for name, those in result["differences"].items() if strongest in those}
     if compared:
         title = f"difference to the strongest control, {result['arms'][strongest]['title']}"
-        table = new_table("", "difference", "95 % over people", "better for", "p", title=title)
+        table = new_table(
+            "", "difference", "95 % over people", "95 % over trials", "above", "better for", "p", "Holm", title=title
+        )
         for name, d in compared.items():
             better = f"{d['wins']} of {d['n']} people"
-            table.add_row(result["arms"][name]["title"], number(d["mean"]), interval(d), better, number(d["p"]))
+            table.add_row(
+                result["arms"][name]["title"], number(d["mean"]), interval(d), interval(d["over_trials"]),
+                "yes" if d["above"] else "no", better, number(d["p"]), number(d["p_holm"]),
+            )  # fmt: skip
         out.print(table)
+    for name, one in result["every_control"].items():
+        if one is not None:
+            above = "above" if one["above"] else "not above"
+            out.print(f"{result['arms'][name]['title']}: {above} every control, p {number(one['p'])}")
     for arm in result["arms"].values():
         out.print(f"{arm['title']}: given {arm['given']}")
     for one in result["pretraining_overlap"]:

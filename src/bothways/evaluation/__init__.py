@@ -1,6 +1,6 @@
 """Evaluation that can be believed: splits by person, metrics, controls, comparisons. Arrays in, plain dicts out."""
 
-from bothways.evaluation.arms import above_from, people_scores, side_by_side
+from bothways.evaluation.arms import above_from, people_recalls, side_by_side
 from bothways.evaluation.calibration import apply_temperature, calibration, fit_temperature, temperature_scaling
 from bothways.evaluation.comparison import compare_arms
 from bothways.evaluation.controls import (
@@ -34,7 +34,7 @@ from bothways.evaluation.events import (
 )
 from bothways.evaluation.leaks import Repeat, check_content, check_leak, repeats
 from bothways.evaluation.levels import by_level, mean_by_group, metrics_by_level, within_subjects
-from bothways.evaluation.metrics import classification_metrics
+from bothways.evaluation.metrics import classification_metrics, how_good
 from bothways.evaluation.multilabel import multilabel_metrics
 from bothways.evaluation.people import alias_groups, person_of, read_aliases, read_names
 from bothways.evaluation.regression import constant_controls, regression_metrics
@@ -50,7 +50,7 @@ from bothways.evaluation.sleep import (
 )
 from bothways.evaluation.spans import best_spans, span_metrics
 from bothways.evaluation.splits import PARTS, Split, check_classes
-from bothways.evaluation.statistics import holm, paired_difference, summarise
+from bothways.evaluation.statistics import holm, mean_of_classes, paired_difference, summarise
 from bothways.evaluation.tally import METRICS
 from bothways.evaluation.tangent import (
     TANGENT_BANDS_HZ,
@@ -99,15 +99,17 @@ __all__ = [
     "fit_temperature",
     "fixed_split",
     "holm",
+    "how_good",
     "k_fold",
     "leave_one_out",
     "majority",
     "mean_by_group",
+    "mean_of_classes",
     "metrics_by_level",
     "most_of",
     "multilabel_metrics",
     "paired_difference",
-    "people_scores",
+    "people_recalls",
     "person_of",
     "read_aliases",
     "read_names",

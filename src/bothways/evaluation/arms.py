@@ -1,5 +1,6 @@
 """Several arms measured on the same splits and seeds, put side by side: means, intervals, paired differences."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -7,36 +8,51 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from bothways.evaluation.splits import Names
-from bothways.evaluation.statistics import paired_difference, summarise
+from bothways.evaluation.statistics import holm, mean_of_classes, paired_difference, summarise
 
 Trials = Mapping[str, Mapping[str, Any]]
-"""Name of a trial (a split and a seed) -> what an arm gave in it: `balanced_accuracy` (None = undefined), `people`."""
+"""Name of a trial (a split and a seed) -> what an arm gave in it: `balanced_accuracy` (None = undefined), `people`: see
+`people_recalls`."""
 
 
-def people_scores(labels: Int[np.ndarray, "n"], scores: Float[np.ndarray, "n k"], subjects: Names) -> dict[str, float]:
-    """Returns each subject's balanced accuracy: the mean recall of the classes that the subject has."""
+def people_recalls(
+    labels: Int[np.ndarray, "n"], scores: Float[np.ndarray, "n k"], subjects: Names, classes: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """Returns the recall of each class in the windows of each subject: name -> class, of those they have -> recall."""
     right = scores.argmax(1) == labels
     names, owner = np.unique(np.asarray(subjects, dtype=str), return_inverse=True)
     return {
-        str(name): float(np.mean([right[own & (labels == c)].mean() for c in np.unique(labels[own])]))
+        str(name): {classes[c]: float(right[own & (labels == c)].mean()) for c in np.unique(labels[own])}
         for index, name in enumerate(names)
         for own in [owner == index]
     }
 
 
-def side_by_side(arms: Mapping[str, Trials], controls: Collection[str]) -> dict[str, Any]:
+def side_by_side(
+    arms: Mapping[str, Trials], controls: Collection[str], trivial: Collection[str] = ()
+) -> dict[str, Any]:
     """Puts arms side by side.
+
+    Over people, classes weigh the same, as in the balanced accuracy of windows: what counts is the mean over classes of
+    the mean over the people who have it. Where everybody has every class that is the mean of their balanced accuracies.
 
     Args:
         arms: name -> its trials; an arm may lack some.
         controls: which of them a pretrained encoder has to beat.
+        trivial: which of these need no signal (chance, the largest class).
 
     Returns:
-        `arms`: name -> `trials` (name -> balanced accuracy), `over_trials` (their mean, SD and 95 % interval),
-        `people` (name -> mean over the trials in which the person is tested), `over_people` (mean, SD and n of these,
-        the interval by drawing people anew); `strongest_control`: the control with the largest mean over people;
-        `differences`: each arm that is no control -> control -> `paired_difference` to it over people, in the trials
-        that both have.
+        `arms`: name -> `trials` (name -> balanced accuracy), `over_trials` (their mean, SD, n and 95 % interval, of
+        those that are defined), `people` (name -> mean recall of their classes, over the trials in which the person is
+        tested), `over_people` (`statistics.mean_of_classes` of the people's recalls, within 0 to 1; `n_of_class`: how
+        many people have each; all but the numbers of people is None where there is one class only);
+        `strongest_control`: the control with the largest mean over people; `differences`: each arm that is no control
+        -> control -> `paired_difference` to it over people, in the trials that both have and that have two classes,
+        with `over_trials` (`summarise` of the differences by trial: people tested in one trial share one trained model,
+        whose luck the interval over people does not know), `above` (see `is_above`) and `p_holm` (for as many controls
+        as there are, but for the trivial ones, of which it is None); `every_control`: each arm that is no control ->
+        `p` of the claim that it is above all of them (intersection and union: the largest `p`), and whether it is
+        `above` all; None without a difference.
     """
     told: dict[str, Any] = {}
     for name, trials in arms.items():
@@ -45,50 +61,84 @@ def side_by_side(arms: Mapping[str, Trials], controls: Collection[str]) -> dict[
         told[name] = {
             "trials": values,
             "over_trials": _summary([value for value in values.values() if value is not None]),
-            "people": people,
-            "over_people": _over_people(list(people.values())),
+            "people": {person: float(np.mean(list(own.values()))) for person, own in people.items()},
+            "over_people": _over_people(people),
         }
     known = [name for name in arms if name in controls and arms[name]]
-    strongest = max(known, key=lambda name: told[name]["over_people"]["mean"], default=None)
+    measured = [name for name in known if told[name]["over_people"]["mean"] is not None]
+    strongest = max(measured, key=lambda name: told[name]["over_people"]["mean"], default=None)
     differences: dict[str, dict[str, Any]] = {name: {} for name in arms if name not in controls}
     for name, against in differences.items():
         for control in known:
-            if both := [trial for trial in arms[name] if trial in arms[control]]:
-                mine, theirs = _people(arms[name], both), _people(arms[control], both)
-                against[control] = paired_difference(list(mine.values()), [theirs[person] for person in mine])
-    return {"arms": told, "strongest_control": strongest, "differences": differences}
+            both = [trial for trial in arms[name] if trial in arms[control]]
+            mine, theirs = (_table(_people(arms[one], both)) for one in (name, control))
+            if mine.shape[1] > 1:
+                found: dict[str, Any] = dict(paired_difference(mine, theirs))
+                pairs = [[arms[one][trial]["balanced_accuracy"] for one in (name, control)] for trial in both]
+                found["over_trials"] = _summary([a - b for a, b in pairs if a is not None and b is not None])
+                against[control] = found | {"above": is_above(found), "p_holm": None}
+        tested = [control for control in against if control not in trivial]
+        for control, p in zip(tested, holm([against[control]["p"] for control in tested])):
+            against[control]["p_holm"] = p
+    every = {
+        name: {"p": max(d["p"] for d in those.values()), "above": all(d["above"] for d in those.values())}
+        if those
+        else None
+        for name, those in differences.items()
+    }
+    return {"arms": told, "strongest_control": strongest, "differences": differences, "every_control": every}
 
 
-def _people(trials: Trials, names: Sequence[str]) -> dict[str, float]:
-    """Each person's mean over the trials of these names."""
-    of: dict[str, list[float]] = {}
+def _people(trials: Trials, names: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Each person's recall of each class, the mean over the trials of these names."""
+    of: dict[str, dict[str, list[float]]] = {}
     for name in names:
-        for person, value in trials[name]["people"].items():
-            of.setdefault(person, []).append(value)
-    return {person: float(np.mean(of[person])) for person in sorted(of)}
+        for person, recalls in trials[name]["people"].items():
+            for label, recall in recalls.items():
+                of.setdefault(person, {}).setdefault(label, []).append(recall)
+    return {person: {label: float(np.mean(r)) for label, r in of[person].items()} for person in sorted(of)}
 
 
-def _over_people(values: Sequence[float]) -> dict[str, float | int | None]:
-    """Summarises one value for each person; the interval is the bootstrap's, which leaves no range of 0 to 1."""
-    from_0 = paired_difference(values, [0.0] * len(values))
-    return {key: from_0[key] for key in ("mean", "sd", "n", "low", "high")}
+def _table(people: Mapping[str, Mapping[str, float]]) -> Float[np.ndarray, "n k"]:
+    """Recalls of people by class; NaN = they have no window of it."""
+    classes = sorted({label for own in people.values() for label in own})
+    rows = [[own.get(label, np.nan) for label in classes] for own in people.values()]
+    return np.array(rows, dtype=float).reshape(len(people), len(classes))
+
+
+def _over_people(people: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    of_class = Counter(label for own in people.values() for label in own)
+    if len(of_class) < 2:  # a constant would be perfect
+        found: dict[str, Any] = dict.fromkeys(("mean", "sd", "n", "low", "high")) | {"n": len(people)}
+    else:
+        found = mean_of_classes(_table(people))
+    if found["low"] is not None:  # the interval knows no bounds, a recall does
+        found |= {"low": max(found["low"], 0.0), "high": min(found["high"], 1.0)}
+    return {**found, "n_of_class": {label: of_class[label] for label in sorted(of_class)}}
 
 
 def _summary(values: Sequence[float]) -> dict[str, float | int | None]:
     return summarise(values) if values else dict.fromkeys(("mean", "sd", "n", "low", "high"))
 
 
+def is_above(difference: Mapping[str, Any]) -> bool:
+    """Says whether a difference (see `side_by_side`) lies above 0.
+
+    Its 95 % interval over people does and, where there are three trials or more, that over trials too.
+    """
+    trials, low = difference["over_trials"], difference["low"]
+    return low is not None and low > 0 and ((trials["n"] or 0) < 3 or trials["low"] > 0)
+
+
 def above_from(differences: Mapping[int, Mapping[str, Any] | None]) -> int | None:
     """Returns the smallest size from which on one arm is above another: at it and at all larger ones.
 
     Args:
-        differences: size -> `paired_difference` of the arms; above = its 95 % interval lies above 0. None = not known,
-            which is not above.
+        differences: size -> the arms' difference, as `side_by_side` has it. None = not known, which is not above.
     """
     found = None
     for size in sorted(differences, reverse=True):
-        low = (differences[size] or {}).get("low")
-        if low is None or low <= 0:
+        if not (differences[size] or {}).get("above"):
             break
         found = size
     return found

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from bothways.draws import generator
 from bothways.evaluation.splits import Names
 from bothways.evaluation.statistics import EXACT_UP_TO, as_large, holm, sign_changes
-from bothways.evaluation.tally import METRICS, Tally, interval_of, resamples
+from bothways.evaluation.tally import METRICS, Tally, interval_of, resamples, too_few
 
 
 def compare_arms(
@@ -37,10 +37,11 @@ def compare_arms(
 
     Returns:
         `metric`, `reference`, `n_subjects`, and `arms`: name -> `difference` (reference - arm; of `log_loss`, `brier`
-        and `ece` below 0 is better), `low` and `high` (95 % interval, subjects drawn anew), `p` (two-sided: how often a
-        difference as large comes about when the two arms' answers are exchanged in some of the subjects; all exchanges
-        up to 14 subjects), `p_holm` (for as many arms as there are, Holm 1979), `reason` (why something is None; else
-        None). With one subject there is neither interval nor test, with five no p below 2 / 2^5.
+        and `ece` below 0 is better), `low` and `high` (95 % interval, subjects drawn anew; below five there is none,
+        below ten it has a `note`), `p` (two-sided: how often a difference as large comes about when the two arms'
+        answers are exchanged in some of the subjects; all exchanges up to 14 subjects), `p_holm` (for as many arms as
+        there are, Holm 1979), `reason` (why something is None; else None). With one subject there is neither interval
+        nor test, with five no p below 2 / 2^5.
 
     Raises:
         ValueError: an unknown reference or metric, or arrays that do not fit together.
@@ -82,11 +83,11 @@ def _against(
         return told | {"reason": "they are of one subject"}
     times = resamples(n_subjects, seed, n_bootstrap)
     first, second = (tally.metrics(times, [metric])[metric] for tally in tallies)
-    interval = interval_of(first - second)
+    interval = interval_of(first - second, n_subjects)
     if interval is None:
-        told["reason"] = "no interval: in most draws of the subjects a class is absent"
+        told["reason"] = too_few(n_subjects) or "no interval: in most draws of the subjects a class is absent"
     else:
-        told |= {"low": interval["low"], "high": interval["high"]}
+        told |= {key: value for key, value in interval.items() if key != "resamples"}
     # Each subject is there twice, once with either arm's scores: who counts in which arm is then a matter of weights.
     both = Tally(
         np.tile(labels, 2), np.concatenate([ours, theirs]), np.append(owner, owner + n_subjects), 2 * n_subjects

@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import logsumexp, softmax
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GroupKFold
 
 from bothways.errors import UserError
+from bothways.evaluation.metrics import classification_metrics, how_good
 from bothways.evaluation.splits import Names
 
 BANDS_HZ: dict[str, tuple[float, float]] = {
@@ -102,7 +102,7 @@ def fit_logistic(
     n_classes: int,
     *,
     c: float | Sequence[float] = 0.01,
-    subjects: Names | None = None,
+    validation: tuple[Float[np.ndarray, "m d"], Int[np.ndarray, "m"]] | None = None,
 ) -> LinearControl:
     """Fits standardisation and a logistic regression in which every class weighs the same.
 
@@ -110,20 +110,24 @@ def fit_logistic(
         features: what to tell the classes from.
         labels: class of each window, 0 to `n_classes` - 1.
         n_classes: k.
-        c: inverse strength of the penalty; several (`LOGISTIC_C`): the one with the least log loss on held-out
-            subjects, the strongest penalty among equals.
-        subjects: whose window it is; needed to choose `c`.
+        c: inverse strength of the penalty; several (`LOGISTIC_C`): the one that is best on validation (see
+            `how_good`), the strongest penalty among equals.
+        validation: features and labels of other people; needed to choose `c`.
 
     Raises:
-        UserError: one class only, or too few subjects to choose `c` by.
+        UserError: one class only, or nobody to choose `c` by.
         ValueError: features that are not finite.
     """
     features = _finite(features)
     values = [float(c)] if isinstance(c, int | float) else sorted(c)
-    if len(values) > 1:
-        losses = _held_out_losses(features, labels, n_classes, values, subjects)
-        values = [values[int(np.argmin(losses))]]
-    return _logistic(features, labels, n_classes, values[0])
+    fitted = [_logistic(features, labels, n_classes, value) for value in values]
+    if len(fitted) == 1:
+        return fitted[0]
+    if validation is None:
+        raise UserError("logistic regression: choosing C needs validation people, got none; fix one C")
+    asked, truth = validation
+    names = [str(index) for index in range(n_classes)]
+    return max(fitted, key=lambda one: how_good(classification_metrics(truth, one.scores(asked), names)))
 
 
 def _logistic(
@@ -142,32 +146,6 @@ def _logistic(
         weights[:, present] = model.coef_.T
         bias[present] = model.intercept_
     return LinearControl(mean, scale, weights, bias, probabilities=True, strength=c)
-
-
-def _held_out_losses(
-    features: Float[np.ndarray, "n d"],
-    labels: Int[np.ndarray, "n"],
-    n_classes: int,
-    values: Sequence[float],
-    subjects: Names | None,
-) -> list[float]:
-    n_subjects = 0 if subjects is None else len(np.unique(subjects))
-    if n_subjects < 2:
-        raise UserError(f"logistic regression: choosing C needs 2 subjects or more, got {n_subjects}; fix one C")
-    folds = list(GroupKFold(min(5, n_subjects)).split(features, labels, subjects))
-    short = [fold for fold, _ in folds if len(np.unique(labels[fold])) < len(_present(labels))]
-    if short:
-        raise UserError("logistic regression: without some subjects a class is missing; fix one C or add subjects")
-    weight = _class_weights(labels)
-    losses = []
-    for value in values:
-        loss = 0.0
-        for fold, held_out in folds:
-            scores = _logistic(features[fold], labels[fold], n_classes, value).scores(features[held_out])
-            truth = scores[np.arange(len(held_out)), labels[held_out]]
-            loss -= float(weight[held_out] @ np.log(np.maximum(truth, 1e-15)))
-        losses.append(loss)
-    return losses
 
 
 def ridge_probe(

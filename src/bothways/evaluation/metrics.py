@@ -1,15 +1,15 @@
 """How good scores are, in numbers that stay honest where a class is rare and a person's windows are alike."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from bothways.errors import UserError
-from bothways.evaluation.calibration import calibration
+from bothways.evaluation.calibration import calibration, log_losses
 from bothways.evaluation.splits import Names
-from bothways.evaluation.tally import METRICS, PROBABLE, Tally, interval_of, resamples
+from bothways.evaluation.tally import METRICS, PROBABLE, Tally, interval_of, resamples, too_few
 
 
 def classification_metrics(
@@ -36,11 +36,13 @@ def classification_metrics(
         that occur; None where there is one alone), `macro_f1` (over classes that occur or are predicted), `kappa`
         (Cohen's), `auroc` and `auprc` (average precision; of the second of two classes, of more the mean of one
         against the rest), `confusion` [k k] (row = truth), `per_class` (class -> `n`, `n_predicted`, `precision`,
-        `recall`, `f1`, `auroc`, `auprc`), of probabilities also `log_loss` (natural), `brier` (0 to 1 for two
+        `recall`, `f1`, `auroc`, `auprc`), of probabilities also `log_loss` (natural), `balanced_log_loss` (the mean
+        over classes of that of their windows), `brier` (0 to 1 for two
         classes, else 0 to 2), `ece` and `calibration` (see there), `n_subjects`, `subjects` (name -> `n`,
         `accuracy`), `interval`: `low` and `high` of the 95 % interval of the balanced accuracy when subjects are drawn
-        anew, `intervals` (metric -> the same and the `resamples` in which it is defined; percentiles: the calibration
-        error of a resample is biased upwards, as it is of few windows), and `undefined` (what is None -> why).
+        anew (below ten subjects also `note`: it is too narrow; below five there is none), `intervals` (metric -> the
+        same and the `resamples` in which it is defined; percentiles: the calibration error of a resample is biased
+        upwards, as it is of few windows), and `undefined` (what is None -> why).
 
     Raises:
         UserError: no window.
@@ -59,6 +61,7 @@ def classification_metrics(
         "classes": list(classes),
         "support": dict(zip(classes, support.tolist())),
         **point,
+        "balanced_log_loss": _balanced_log_loss(tally.labels, tally.scores) if tally.probable else None,
         "calibration": calibration(labels, scores) if tally.probable else None,
         "confusion": confusion.tolist(),
         "per_class": per_class,
@@ -80,14 +83,42 @@ def classification_metrics(
         result["undefined"]["intervals"] = "they are of one subject"
         return result
     defined = [name for name in METRICS if point[name] is not None]
+    if why := too_few(len(names)):
+        result["undefined"]["intervals"] = why
+        return result
     values = tally.metrics(resamples(len(names), seed, n_bootstrap), defined)
-    result["intervals"] = intervals = {name: interval_of(values[name]) for name in defined}
+    result["intervals"] = intervals = {name: interval_of(values[name], len(names)) for name in defined}
     for name, interval in intervals.items():
         if interval is None:
             result["undefined"][f"interval of {name}"] = "in most draws of the subjects a class is absent"
     if balanced := intervals.get("balanced_accuracy"):
-        result["interval"] = {"low": balanced["low"], "high": balanced["high"]}
+        result["interval"] = {key: value for key, value in balanced.items() if key != "resamples"}
     return result
+
+
+TIE = 1e-9
+"""What a unit of log loss weighs beside the balanced accuracy, which is coarse: enough to decide among equals."""
+
+
+def how_good(measured: Mapping[str, Any]) -> float:
+    """Returns by what a rate, a step or a strength is chosen: the larger, the better.
+
+    Balanced accuracy, for by plain accuracy a rare class had better never be answered; among equals the least
+    `balanced_log_loss`. Where there is one class only it is the accuracy, people weighing the same.
+
+    Args:
+        measured: what `classification_metrics` says of people who are neither trained on nor tested.
+    """
+    value = measured["balanced_accuracy"]
+    if value is None:
+        people = measured["subjects"]
+        value = np.mean([p["accuracy"] for p in people.values()]) if people else measured["accuracy"]
+    return float(value - TIE * (measured["balanced_log_loss"] or 0.0))
+
+
+def _balanced_log_loss(labels: Int[np.ndarray, "n"], probabilities: Float[np.ndarray, "n k"]) -> float:
+    losses = log_losses(labels, probabilities)
+    return float(np.mean([losses[labels == c].mean() for c in np.unique(labels)]))
 
 
 def _check(labels: np.ndarray, scores: np.ndarray, classes: Sequence[str], subjects: Names | None) -> None:
@@ -130,7 +161,7 @@ def _why_undefined(point: dict[str, float | None], per_class: dict[str, dict[str
         lacking = f"no window is of {', '.join(absent)}"
     why = {name: lacking for name in ("balanced_accuracy", "kappa", "auroc", "auprc") if point[name] is None}
     if point["log_loss"] is None:
-        why |= dict.fromkeys((*PROBABLE, "calibration"), "the scores are no probabilities")
+        why |= dict.fromkeys((*PROBABLE, "balanced_log_loss", "calibration"), "the scores are no probabilities")
     for name, one in per_class.items():
         if not one["n"]:
             why[f"recall of {name}"] = f"no window is of {name}"

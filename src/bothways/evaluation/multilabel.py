@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int, Num
 
 from bothways.errors import UserError
 from bothways.evaluation.splits import Names
-from bothways.evaluation.tally import interval_of, ranking, resamples
+from bothways.evaluation.tally import interval_of, ranking, resamples, too_few
 
 Values = dict[str, np.ndarray]
 EACH = ("auroc", "auprc", "precision", "recall", "f1")
@@ -40,7 +40,8 @@ def multilabel_metrics(
         each of the last five the mean over the labels in which it is defined), `micro` (of all known labels as if they
         were one), `exact_match` (share of the windows with all labels right, of those with all known), `n_exact` (how
         many those are), `threshold` (of each label), `n_subjects`, `intervals` (`macro auroc` … `exact match` ->
-        `low`, `high`, `resamples`: 95 %, percentiles, subjects drawn anew) and `undefined` (what is None -> why).
+        `low`, `high`, `resamples`: 95 %, percentiles, subjects drawn anew; none below
+        five, below ten with a `note`) and `undefined` (what is None -> why).
 
     Raises:
         UserError: no label is known.
@@ -101,10 +102,13 @@ def multilabel_metrics(
     if len(people) < 2:
         undefined["intervals"] = "whose they are is not known" if subjects is None else "they are of one subject"
         return result
+    if why := too_few(len(people)):
+        undefined["intervals"] = why
+        return result
     columns, micro, exact = measured(times := resamples(len(people), seed, n_bootstrap))
     drawn = {f"macro {name}": values for name, values in _macro(columns, defined, len(times)).items()}
     drawn |= {f"micro {name}": values for name, values in micro.items()} | {"exact match": exact}
-    result["intervals"] = {name: interval_of(values) for name, values in drawn.items()}
+    result["intervals"] = {name: interval_of(values, len(people)) for name, values in drawn.items()}
     return result
 
 

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 
 from bothways.errors import UserError
 from bothways.evaluation.splits import Names
-from bothways.evaluation.tally import interval_of, resamples
+from bothways.evaluation.tally import interval_of, resamples, too_few
 
 
 def regression_metrics(
@@ -32,7 +32,8 @@ def regression_metrics(
     Returns:
         `n`, `bias` (mean of predicted - true), `mae`, `rmse`, `r2` (1 - squared error / that of the mean of `truth`
         itself; below 0 where that is better), `pearson`, `spearman`, `n_subjects`, `intervals` (metric -> `low`,
-        `high`, `resamples`: 95 %, percentiles, subjects drawn anew) and `undefined` (what is None -> why).
+        `high`, `resamples`: 95 %, percentiles, subjects drawn anew; none below
+        five, below ten with a `note`) and `undefined` (what is None -> why).
 
     Raises:
         UserError: nothing to measure.
@@ -60,8 +61,13 @@ def regression_metrics(
     if len(names) < 2:
         undefined["intervals"] = "whose they are is not known" if subjects is None else "they are of one subject"
         return result
+    if why := too_few(len(names)):
+        undefined["intervals"] = why
+        return result
     drawn = _metrics(truth, predicted, owner, resamples(len(names), seed, n_bootstrap))
-    result["intervals"] = {name: interval_of(values) for name, values in drawn.items() if name not in undefined}
+    result["intervals"] = {
+        name: interval_of(values, len(names)) for name, values in drawn.items() if name not in undefined
+    }
     for name, interval in result["intervals"].items():
         if interval is None:
             undefined[f"interval of {name}"] = "in most draws of the subjects all values are equal"

@@ -10,6 +10,8 @@ from scipy import stats
 from bothways.draws import generator
 
 Values = Sequence[float] | Float[np.ndarray, "n"]
+ClassValues = Float[np.ndarray, "n k"]
+"""One value for each subject and class; NaN = the subject has no window of the class."""
 EXACT_UP_TO = 14
 """Pairs up to which all 2^n changes of sign are tried, not drawn."""
 
@@ -34,32 +36,65 @@ def summarise(values: Values) -> dict[str, float | int | None]:
     return {"mean": mean, "sd": sd, "n": len(x), "low": mean - half, "high": mean + half}
 
 
-def paired_difference(a: Values, b: Values, seed: int = 0, n_bootstrap: int = 10_000) -> dict[str, float | int | None]:
-    """Compares two arms measured on the same splits or subjects, in the same order.
+def mean_of_classes(values: ClassValues) -> dict[str, float | int | None]:
+    """Summarises subjects of whom not everybody has every class, so that classes weigh the same.
+
+    Subjects are a sample within each class; what one has of several classes varies together. So the standard error and
+    its degrees of freedom are those of clusters (Bell and McCaffrey 2002), which is Student's t where everybody has
+    every class, and Welch's with equal variances where everybody has one.
 
     Returns:
-        `mean` of a - b, `sd`, `n`, `low` and `high` of its 95 % interval (percentiles of the bootstrap over pairs;
-        with under ten pairs it is too narrow, so read `p` as well), `wins` (pairs with a > b), `p`: two-sided, from
-        changing the signs of the differences (all 2^n changes up to 14 pairs), `p_wilcoxon`: the same of their ranks
-        (Wilcoxon 1945: what is large counts less; pairs without a difference left out).
+        `mean`: over classes, of the mean over the subjects who have it, `sd` (standard error × √n), `n` (subjects),
+        and `low` and `high` of its 95 % interval; these and `sd` are None where a class has one subject only.
 
     Raises:
-        ValueError: different lengths, no pair, a value that is not finite.
+        ValueError: a subject or a class without a value, or one that is infinite.
     """
-    if len(a) != len(b):
-        raise ValueError(f"expected pairs, got {len(a)} and {len(b)} values")
-    difference = _finite(a) - _finite(b)
-    n, mean = len(difference), float(difference.mean())
+    has = ~np.isnan(values)
+    if np.isinf(values).any() or not values.size or not (has.any(0).all() and has.any(1).all()):
+        raise ValueError(f"expected finite numbers, some in each row and column, got {values!r}")
+    n_of, means = has.sum(0), np.nanmean(values, 0)
+    (n, k), mean = values.shape, float(means.mean())
+    if n_of.min() < 2:
+        return {"mean": mean, "sd": None, "n": n, "low": None, "high": None}
+    weight = has / (k * np.sqrt(n_of * (n_of - 1.0)))
+    error = float(np.linalg.norm((np.where(has, values - means, 0) * weight).sum(1)))
+    spread = np.diag((weight**2).sum(1)) - weight / n_of @ weight.T  # of the subjects' errors, were these all alike
+    half = float(stats.t.ppf(0.975, np.trace(spread) ** 2 / (spread**2).sum())) * error
+    return {"mean": mean, "sd": error * n**0.5, "n": n, "low": mean - half, "high": mean + half}
+
+
+def paired_difference(
+    a: Values | ClassValues, b: Values | ClassValues, seed: int = 0, n_draws: int = 10_000
+) -> dict[str, float | int | None]:
+    """Compares two arms measured on the same splits or subjects, in the same order.
+
+    Args:
+        a: one value each, or [n k], one for each class that a subject has: classes weigh the same then.
+        b: of the other arm.
+        seed: of the test's draws.
+        n_draws: changes of sign that are drawn where not all are tried.
+
+    Returns:
+        `mean` of a - b, `sd`, `n`, `low` and `high` of its 95 % interval (Student's t; of classes see
+        `mean_of_classes`), `wins` (pairs with a > b), `p`: two-sided, from changing the signs of the differences (all
+        2^n changes up to 14 pairs), `p_wilcoxon`: the same of their ranks (Wilcoxon 1945: what is large counts less;
+        pairs without a difference left out).
+
+    Raises:
+        ValueError: different shapes or classes, no pair, a value that is not finite.
+    """
+    x, y = (_finite(one)[:, None] if np.ndim(one) == 1 else np.asarray(one, dtype=float) for one in (a, b))
+    if x.shape != y.shape or (np.isnan(x) != np.isnan(y)).any():
+        raise ValueError(f"expected pairs, got {len(a)} and {len(b)} values, or other classes")
+    difference = x - y
+    result = mean_of_classes(difference)
+    share = np.nansum(difference / (~np.isnan(difference)).sum(0), 1) / difference.shape[1]  # in the mean, by subject
     draw = generator("paired", seed)
-    result: dict[str, float | int | None] = {"mean": mean, "sd": None, "n": n, "low": None, "high": None}
-    if n > 1:
-        resampled = difference[draw.integers(n, size=(n_bootstrap, n))].mean(1)
-        low, high = np.quantile(resampled, [0.025, 0.975])
-        result |= {"sd": float(difference.std(ddof=1)), "low": float(low), "high": float(high)}
-    result |= {"wins": int((difference > 0).sum()), "p": _sign_test(difference, draw, n_bootstrap)}
-    unequal = difference[difference != 0]
+    result |= {"wins": int((share > 0).sum()), "p": _sign_test(share, draw, n_draws)}
+    unequal = share[share != 0]
     ranks = np.sign(unequal) * stats.rankdata(np.abs(unequal))
-    return result | {"p_wilcoxon": _sign_test(ranks, draw, n_bootstrap)}
+    return result | {"p_wilcoxon": _sign_test(ranks, draw, n_draws)}
 
 
 def holm(p: Sequence[float]) -> list[float]:

@@ -129,16 +129,35 @@ def resamples(n_subjects: int, seed: int, n_bootstrap: int) -> Int[np.ndarray, "
     return generator("bootstrap", seed).multinomial(n_subjects, np.full(n_subjects, 1 / n_subjects), size=n_bootstrap)
 
 
-def interval_of(values: Float[np.ndarray, "r"]) -> dict[str, float | int] | None:
+FEWEST, FEW = 5, 10
+"""Subjects below which a percentile interval is none at all, and below which it is told to be too narrow."""
+
+
+def interval_of(values: Float[np.ndarray, "r"], n_subjects: int) -> dict[str, float | int | str] | None:
     """Returns the percentile interval, `low` to `high`, 95 %, and on how many `resamples` it rests.
 
-    None where the metric is undefined (a class was not drawn, say) in more than half of them.
+    Of few subjects it is too narrow: without a difference it excludes 0 in 16 % of the cases with five, in 11 % with
+    ten. Below ten it has a `note` of that.
+
+    Args:
+        values: the metric in each resample, NaN = undefined.
+        n_subjects: how many were drawn from.
+
+    Returns:
+        None with fewer than five subjects, and where the metric is undefined (a class was not drawn, say) in more than
+        half of the resamples.
     """
     known = values[~np.isnan(values)]
-    if 2 * len(known) < len(values) or not len(known):
+    if n_subjects < FEWEST or 2 * len(known) < len(values) or not len(known):
         return None
     low, high = np.quantile(known, [0.025, 0.975])
-    return {"low": float(low), "high": float(high), "resamples": len(known)}
+    note = {"note": f"of {n_subjects} people, too narrow"} if n_subjects < FEW else {}
+    return {"low": float(low), "high": float(high), "resamples": len(known), **note}
+
+
+def too_few(n_subjects: int) -> str | None:
+    """Returns why so few subjects have no interval; None where they are enough."""
+    return f"{n_subjects} people are too few for an interval, {FEWEST} are needed" if n_subjects < FEWEST else None
 
 
 def _accuracy(confusion: Float[np.ndarray, "r k k"]) -> Float[np.ndarray, "r"]:

@@ -25,6 +25,7 @@ from bothways.evaluation import (
     covariances,
     fill_missing,
     fit_logistic,
+    how_good,
     majority,
     recentred,
     ridge_probe,
@@ -105,50 +106,45 @@ def _majority(trial: Trial) -> Scored:
 
 
 def _band_power(trial: Trial) -> Scored:
-    training, tested = (band_powers(trial.store, _common_patches(trial), w) for w in (trial.training, trial.tested))
-    return _logistic(trial, training, tested, "log power in 7 bands")
+    features = [band_powers(trial.store, _common_patches(trial), windows) for windows in _linear(trial)]
+    return _logistic(trial, features, "log power in 7 bands")
 
 
 def _tangent_space(trial: Trial) -> Scored:
     sources = Sources(trial.store, _common_patches(trial, baseline=False))
     rest = _rest_windows(trial) if trial.patches.baseline else None
-    parts = []
+    windows = _linear(trial)
+    bands = []
     for band_hz in TANGENT_BANDS_HZ.values():
-        training, real = _covariances(sources, trial.training, band_hz)
-        typical_uv2 = typical_variance(training, real)
-        training = fill_missing(training, real, typical_uv2)
-        tested = fill_missing(*_covariances(sources, trial.tested, band_hz), typical_uv2)
+        found = [_covariances(sources, part, band_hz) for part in windows]
+        typical_uv2 = typical_variance(*found[0])
+        filled = [fill_missing(*one, typical_uv2) for one in found]
         if rest is not None:
             resting = fill_missing(*_covariances(sources, rest, band_hz), typical_uv2)
             of = {name: riemannian_mean(resting[rest.subject == name]) for name in np.unique(rest.subject)}
-            training = _from_rest(training, trial.training.subject, of)
-            tested = _from_rest(tested, trial.tested.subject, of)
-        mean = riemannian_mean(training)
-        parts.append((tangent_vectors(training, mean), tangent_vectors(tested, mean)))
-    training, tested = (np.concatenate(vectors, axis=1) for vectors in zip(*parts))
+            filled = [_from_rest(one, part.subject, of) for one, part in zip(filled, windows)]
+        mean = riemannian_mean(filled[0])
+        bands.append([tangent_vectors(one, mean) for one in filled])
+    vectors = [np.concatenate(of_part, axis=1) for of_part in zip(*bands)]
     seen = ", seen from each person's rest" if rest is not None else ""
-    return _logistic(trial, training, tested, f"covariances in {len(parts)} bands{seen}")
+    return _logistic(trial, vectors, f"covariances in {len(bands)} bands{seen}")
 
 
-def _logistic(trial: Trial, training: np.ndarray, tested: np.ndarray, what: str) -> Scored:
-    """One C where one learning rate is tried elsewhere, else the one that is best on training people held out.
+def _linear(trial: Trial) -> list[eeg.Windows]:
+    """The windows that a linear control needs: to train, to test and, where rates are tried elsewhere, to choose C."""
+    choose = [trial.validation] if len(trial.rates) > 1 and len(trial.validation) else []
+    return [trial.training, trial.tested, *choose]
 
-    People of whom none can be left out have one C too.
-    """
-    subjects, several = trial.training.subject.tolist(), len(trial.rates) > 1 and _can_leave_out(trial.training)
-    c: Any = LOGISTIC_C if several else 0.01
-    fitted = fit_logistic(training, trial.training.label, len(trial.classes), c=c, subjects=subjects)
-    given = f"C of {', '.join(f'{one:g}' for one in c)} on training people held out" if several else f"C {c:g}"
-    if len(trial.rates) > 1 and not several:
-        given += ", for without some people a class is missing"
+
+def _logistic(trial: Trial, features: Sequence[np.ndarray], what: str) -> Scored:
+    """Fits to the features of `_linear`; one C, or the best on the people by whom others choose their rate."""
+    training, tested, *choose = features
+    c = LOGISTIC_C if choose else 0.01
+    validation = (choose[0], trial.validation.label) if choose else None
+    fitted = fit_logistic(training, trial.training.label, len(trial.classes), c=c, validation=validation)
+    tried = ", ".join(f"{one:g}" for one in LOGISTIC_C)
+    given = f"C of {tried}, the best on the validation people" if choose else "C 0.01"
     return Scored(fitted.scores(tested), _size(fitted), None, f"{what}; {given}")
-
-
-def _can_leave_out(windows: eeg.Windows) -> bool:
-    """Whether each class has more people than are held out at once: a fifth of them, at least one."""
-    n = len(set(windows.subject.tolist()))
-    most = -(-n // min(5, n))
-    return all(len(set(windows.subject[windows.label == c].tolist())) > most for c in set(windows.label.tolist()))
 
 
 def _size(fitted: LinearControl) -> int:
@@ -295,20 +291,15 @@ def _cnn(trial: Trial) -> Scored:
         with_validation = validation_source is not None
         result = train(
             model, training, config, title="CNN",
-            evaluate=evaluate if with_validation else None, score=held_out if with_validation else None,
+            evaluate=evaluate if with_validation else None, score=how_good if with_validation else None,
         )  # fmt: skip
-        value = held_out(result.evaluation) if result.evaluation else 0.0
+        value = how_good(result.evaluation) if result.evaluation else 0.0
         if best is None or value > best[0]:
             n = sum(p.numel() for p in model.parameters())
             scored = Scored(infer(model, tested, class_probabilities), n, None, f"{_budget(trial)}; no baseline")
             best = value, scored
     assert best is not None
     return best[1]
-
-
-def held_out(evaluation: dict[str, Any]) -> float:
-    """How good a training is, as `finetune` has it: the mean over people of the share of windows that are right."""
-    return float(np.mean([person["accuracy"] for person in evaluation["subjects"].values()]))
 
 
 def _budget(trial: Trial) -> str:
@@ -353,7 +344,7 @@ def _trained(name: str, start: str | None, changes: Sequence[str]) -> Callable[[
                 start or str(trial.start), trial.store.path, trial.labels, out,
                 recipe=trial.recipe, changes=[*own, *changes], split=trial.split,
             )  # fmt: skip
-            value = held_out(result["validation"]) if result["validation"] else 0.0
+            value = how_good(result["validation"]) if result["validation"] else 0.0
             if best is None or value > best[0]:
                 best = value, out, result
         assert best is not None
@@ -398,3 +389,5 @@ ARMS: dict[str, Arm] = {
 }
 """In the order in which they are told."""
 CONTROLS = tuple(name for name, arm in ARMS.items() if not arm.pretrained)
+TRIVIAL = ("chance", "majority")
+"""Controls that need no signal."""

@@ -26,6 +26,8 @@ from bothways.run.tested import Tested, open_tested, scored
 from bothways.training import MANIFEST, content_of_run, interruptible
 
 RESULT, PAGE = "channels.json", "report.html"
+RESULTS = 2
+"""Number of the form in which results are kept."""
 COUNTS = (19, 8, 4, 2)
 ALL, BIPOLAR = "all", "bipolar"
 
@@ -56,7 +58,7 @@ def channel_curve(
     Returns:
         `out`, `run`, `part`, `classes`, `thing` (what is told: window, moment or event), `n` (how many), `montages` (a
         row for each: `name`, `ch_names`, `n_channels`, `balanced_accuracy`, `over_people` (mean, 95 % interval),
-        `people`, `difference_to_all` (`evaluation.paired_difference` over people)), `refused` (name -> reason),
+        `people`, `difference_to_all` (as `evaluation.side_by_side` has it)), `refused` (name -> reason),
         `notes`.
 
     Raises:
@@ -70,6 +72,7 @@ def channel_curve(
     check_output(out, overwrite=overwrite or begun, inputs=[here.run, here.store.path])
     depends_on = {
         "run": content_of_run(here.run), "data": content_of(here.store), "part": part, "bothways": version("bothways"),
+        "results": RESULTS,
     }  # fmt: skip
     if begun and read_json(out / MANIFEST) != {"kind": "channel_curve", "depends_on": depends_on}:
         raise UserError(
@@ -114,7 +117,7 @@ def channel_curve(
                     "n_channels": len(ch_names[name]),
                     "balanced_accuracy": entry["balanced_accuracy"],
                     "over_people": compared["arms"][name]["over_people"],
-                    "people": entry["people"],
+                    "people": compared["arms"][name]["people"],
                     "difference_to_all": None if name == ALL else compared["differences"][name][ALL],
                 }
                 for name, entry in entries.items()

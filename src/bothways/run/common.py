@@ -207,6 +207,20 @@ def check_names(*paths: str | Path) -> None:
             raise UserError(f"{str(path)!a}: expected a path in UTF-8; rename it, or set PYTHONUTF8=1") from None
 
 
+def label_sets(windows: eeg.Windows) -> dict[str, str]:
+    """Returns the classes that each subject has windows of, as one word, to stratify by."""
+    has: dict[str, set[str]] = {name: set() for name in windows.subject.tolist()}
+    for name, label in zip(windows.subject.tolist(), windows.label.tolist()):
+        has[name].add(windows.classes[label])
+    return {name: " and ".join(sorted(those)) for name, those in has.items()}
+
+
+def strata(windows: eeg.Windows) -> dict[str, str] | None:
+    """Returns `label_sets`; None where all subjects have the same classes, so that there is nothing to stratify by."""
+    sets = label_sets(windows)
+    return sets if len(set(sets.values())) > 1 else None
+
+
 def of_subjects(windows: eeg.Windows, subjects: Collection[str]) -> eeg.Windows:
     """Returns the windows of some subjects."""
     return windows.select(np.isin(windows.subject, sorted(subjects)))

@@ -31,14 +31,23 @@ from bothways.evaluation import (
     Split,
     classification_metrics,
     few_subjects,
-    people_scores,
+    people_recalls,
     repeated_splits,
     side_by_side,
 )
 from bothways.files import check_output, locked, read_json, write_json, write_text
 from bothways.report import write_report
-from bothways.run.arms import ARMS, CONTROLS, Trial
-from bothways.run.common import Sources, check_contract, content_of, fill_channels, of_subjects, usable
+from bothways.run.arms import ARMS, CONTROLS, TRIVIAL, Trial
+from bothways.run.common import (
+    Sources,
+    check_contract,
+    content_of,
+    fill_channels,
+    label_sets,
+    of_subjects,
+    strata,
+    usable,
+)
 from bothways.run.compare_page import page
 from bothways.run.finetune import LABELLED, SCRATCH, finetune
 from bothways.run.leaks import pretraining_overlap
@@ -56,6 +65,8 @@ from bothways.training import (
 
 RESULT, PAGE = "compare.json", "report.html"
 PARTS = ("train", "validation", "test")
+RESULTS = 2
+"""Number of the form in which results are kept; those of another cannot be gone on with."""
 RATES = (0.3, 1.0, 3.0)
 """Learning rates that each training arm tries, as multiples of the recipe's."""
 
@@ -88,7 +99,8 @@ def compare(
     """Trains and measures every arm on the same people, seeds and budget, and puts them side by side.
 
     A seed draws the first weights, the order of the windows and, where no split file is given, a split of its own
-    (people are tested about equally often). With split files trial i has the i-th of them, in turns, and seed i.
+    (people are tested about equally often; where they have not all the same classes, parts have them as alike as can
+    be). With split files trial i has the i-th of them, in turns, and seed i.
     Every training has the same steps and tries the same learning rates; the one that is best on the validation
     people counts. What is finished is kept in `out` and not done again; `seeds` and `arms` may grow.
 
@@ -102,15 +114,15 @@ def compare(
         splits: split files.
         seeds: how many trials, at least one for each split file.
         rates: learning rates to try, as multiples of the recipe's. Where there are several, the logistic regressions
-            try several C, on training people held out.
+            try several C, on the validation people too.
         arms: names of `arms.ARMS`; all where none is given.
         overwrite: begin anew.
 
     Returns:
         `out`, `classes`, `seeds`, `trials` (name, split, seed), `arms` (name -> `title`, `control`, `given`, `trained`
         and `encoder` (parameters), and what `evaluation.side_by_side` says of it), `strongest_control`, `differences`
-        (arm -> control -> …), `failed` (arm -> trial -> reason), `pretraining_overlap` (of each split), `notes`,
-        `seconds`.
+        (arm -> control -> …), `every_control` (arm -> whether it is above all of them), `failed` (arm -> trial ->
+        reason), `pretraining_overlap` (of each split), `notes`, `seconds`.
 
     Raises:
         UserError: the parts do not fit together, or `out` was begun with others.
@@ -211,6 +223,7 @@ def _plan(
         "rates": list(rates),
         "splits": [asdict(split) for split, _ in distinct],
         "settings": settings.model_dump(mode="json", exclude={"training": set(ANY_TIME)}),
+        "results": RESULTS,
         "bothways": version("bothways"),
         "torch": torch.__version__,
     }
@@ -261,7 +274,7 @@ def _plan(
 def trial_splits(
     windows: eeg.Windows, settings: FinetuneConfig, split_files: Sequence[str | Path], seeds: int
 ) -> list[Split]:
-    """Returns the split of each trial: of the files in turn, or each drawn by its seed.
+    """Returns the split of each trial: of the files in turn, or each drawn by its seed, stratified by people's classes.
 
     With `labelled_subjects` those that are left of the training people depend on the seed, are nested (the 2 contain
     the 1), and have the classes as alike as can be; only who has a labelled window counts.
@@ -273,13 +286,10 @@ def trial_splits(
         drawn = [files[i % len(files)] for i in range(max(seeds, len(files)))]
     else:
         fractions = {name: getattr(settings, name) for name in ("train_fraction", "validation_fraction")}
-        drawn = repeated_splits(people, seeds, seed=first, **fractions)
+        drawn = repeated_splits(people, seeds, seed=first, stratify=strata(windows), **fractions)
     if not few:
         return drawn
-    has: dict[str, set[str]] = {name: set() for name in people}
-    for name, label in zip(people, windows.label.tolist()):
-        has[name].add(windows.classes[label])
-    classes = {name: " and ".join(sorted(those)) for name, those in has.items()}
+    classes = label_sets(windows)
     return [few_subjects(split.among(people, LABELLED)[0], few, first + i, classes) for i, split in enumerate(drawn)]
 
 
@@ -385,11 +395,11 @@ def _scored(name: str, trial: Trial) -> dict[str, Any]:
     scored = ARMS[name].score(trial)
     tested = trial.tested
     metrics = classification_metrics(tested.label, scored.scores, trial.classes, tested.subject, n_bootstrap=2)
-    people = people_scores(tested.label, scored.scores, tested.subject)
+    people = people_recalls(tested.label, scored.scores, tested.subject, trial.classes)
     if name == "chance":  # what is expected of a guess, not what one guess gave
         share = 1 / len(trial.classes)
-        metrics |= {"accuracy": share, "balanced_accuracy": share}
-        people = dict.fromkeys(people, share)
+        metrics |= {"accuracy": share, "balanced_accuracy": share, "macro_f1": None, "confusion": None}
+        people = {person: dict.fromkeys(recalls, share) for person, recalls in people.items()}
     kept = ("n", "accuracy", "balanced_accuracy", "macro_f1", "kappa", "auroc", "confusion")
     return {
         **{key: metrics[key] for key in kept},
@@ -405,7 +415,7 @@ def _result(
     plan: _Plan, wanted: Sequence[str], done: dict[str, Any], failed: dict[str, dict[str, str]], seconds: float
 ) -> dict[str, Any]:
     there = {name: trials for name, trials in done.items() if trials}
-    compared = side_by_side(there, CONTROLS)
+    compared = side_by_side(there, CONTROLS, TRIVIAL)
     notes = [*plan.notes, *(note for trials in done.values() for one in trials.values() for note in one["notes"])]
     for name, trials in failed.items():
         reasons = list(dict.fromkeys(trials.values()))
@@ -429,6 +439,7 @@ def _result(
         },
         "strongest_control": compared["strongest_control"],
         "differences": compared["differences"],
+        "every_control": compared["every_control"],
         "failed": failed,
         "pretraining_overlap": plan.overlaps,
         "notes": list(dict.fromkeys(notes)),

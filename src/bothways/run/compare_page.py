@@ -6,6 +6,11 @@ from typing import Any
 
 from bothways import __version__
 
+ABOVE = (
+    "The people of a trial share one trained model, whose luck the interval over people does not know: above means "
+    "that it and, with three trials or more, the interval of the trials' own differences lie above 0 (Student's t)."
+)
+
 
 def page(result: dict[str, Any]) -> dict[str, Any]:
     """Returns what `report.write_report` draws of a comparison."""
@@ -31,36 +36,43 @@ def page(result: dict[str, Any]) -> dict[str, Any]:
             "kind": "table",
             "title": "Arms",
             "columns": [
-                "arm", "over trials", "95 % of trials", "mean over people", "95 % of people", "fitted parameters",
-                "encoder's parameters",
+                "arm", "over trials", "trials", "95 % of trials", "mean over people", "95 % of people",
+                "fitted parameters", "encoder's parameters",
             ],
             "rows": [
                 [
-                    arm["title"], arm["over_trials"]["mean"], span(arm["over_trials"]), arm["over_people"]["mean"],
-                    span(arm["over_people"]), arm["trained"], arm["encoder"],
+                    arm["title"], arm["over_trials"]["mean"], arm["over_trials"]["n"] or 0,
+                    span(arm["over_trials"]), arm["over_people"]["mean"], span(arm["over_people"]), arm["trained"],
+                    arm["encoder"],
                 ]
                 for arm in arms.values()
             ],
             "best": {"over trials": "max", "mean over people": "max"},
-            "caption": "Balanced accuracy. Trials share people, so the interval over trials is too narrow; the one "
-            "over people draws people anew (bootstrap); a person counts by the mean over the trials.",
+            "caption": "Balanced accuracy. Over trials: of those in which it is defined; they share people, so the "
+            "interval is too narrow. Over people: classes weigh the same, the recall of each is that of the people who "
+            "have it, each by the mean over the trials; the interval is Student's t.",
         }
     )  # fmt: skip
     rows = [(arm, control, d) for arm, those in result["differences"].items() for control, d in those.items()]
     if rows:
+        columns = ("difference", "95 % of people", "95 % of trials", "above", "better for", "people", "p", "p, Holm")
         sections.append(
             {
                 "kind": "table",
                 "title": "Differences to the controls",
-                "columns": ["arm", "control", "difference", "95 %", "better for", "people", "p"],
+                "columns": ["arm", "control", *columns],
                 "rows": [
-                    [arms[arm]["title"], arms[control]["title"], d["mean"], span(d), d["wins"], d["n"], d["p"]]
+                    [
+                        arms[arm]["title"], arms[control]["title"], d["mean"], span(d), span(d["over_trials"]),
+                        "yes" if d["above"] else "no", d["wins"], d["n"], d["p"], d["p_holm"],
+                    ]
                     for arm, control, d in rows
                 ],
-                "caption": "Balanced accuracy, person by person; the interval by drawing people anew, p by changing "
-                f"the signs of their differences. The strongest control on these people: {arms[strongest]['title']}.",
+                "caption": f"Balanced accuracy, person by person. {ABOVE} p by changing the signs of their "
+                "differences; by Holm's method for all controls of an arm but those that need no signal. "
+                f"{every(result)} The strongest control on these people: {arms[strongest]['title']}.",
             }
-        )
+        )  # fmt: skip
     sections += [
         {
             "kind": "table",
@@ -90,6 +102,15 @@ def page(result: dict[str, Any]) -> dict[str, Any]:
         "versions": {"bothways": __version__, "python": platform.python_version()},
         "sections": sections,
     }
+
+
+def every(result: dict[str, Any]) -> str:
+    """Says of each arm whether it is above every control."""
+    return " ".join(
+        f"{result['arms'][name]['title']}: {'above' if one['above'] else 'not above'} every control (p {one['p']:.3g})."
+        for name, one in result["every_control"].items()
+        if one is not None
+    )
 
 
 def span(values: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from bothways import __version__
-from bothways.run.compare_page import overlap, span
+from bothways.run.compare_page import ABOVE, overlap, span
 
 
 def label_page(result: dict[str, Any]) -> dict[str, Any]:
@@ -34,15 +34,18 @@ def label_page(result: dict[str, Any]) -> dict[str, Any]:
             "chance": 1 / len(result["classes"]),
             "series": series,
             "caption": f"Mean over people, each by the mean over {result['seeds']} trials (split and seed), and its "
-            "95 % interval (people drawn anew). The line: chance.",
+            "95 % interval (Student's t); classes weigh the same. The line: chance.",
         },
         {
             "kind": "table",
             "title": "Arms",
-            "columns": ["people", "arm", "over trials", "95 % of trials", "mean over people", "95 % of people"],
+            "columns": [
+                "people", "arm", "over trials", "trials", "95 % of trials", "mean over people", "95 % of people",
+            ],
             "rows": [
                 [
-                    str(row["people"]), arm["title"], arm["over_trials"]["mean"], span(arm["over_trials"]),
+                    str(row["people"]), arm["title"], arm["over_trials"]["mean"], arm["over_trials"]["n"] or 0,
+                    span(arm["over_trials"]),
                     arm["over_people"]["mean"], span(arm["over_people"]),
                 ]
                 for row in sizes
@@ -52,18 +55,22 @@ def label_page(result: dict[str, Any]) -> dict[str, Any]:
         },
     ]  # fmt: skip
     if pairs:
+        columns = ("difference", "95 % of people", "95 % of trials", "above", "better for", "tested people", "p")
         sections.append(
             {
                 "kind": "table",
                 "title": "Differences",
-                "columns": ["people", "arm", "against", "difference", "95 %", "better for", "tested people", "p"],
+                "columns": ["people", "arm", "against", *columns],
                 "rows": [
-                    [n, arm, control, d["mean"], span(d), d["wins"], d["n"], d["p"]] for n, arm, control, d in pairs
+                    [
+                        n, arm, control, d["mean"], span(d), span(d["over_trials"]), "yes" if d["above"] else "no",
+                        d["wins"], d["n"], d["p"],
+                    ]
+                    for n, arm, control, d in pairs
                 ],
-                "caption": "Balanced accuracy, person by person. With fewer than ten people the interval is too "
-                "narrow: read p as well.",
+                "caption": f"Balanced accuracy, person by person. {ABOVE}",
             }
-        )
+        )  # fmt: skip
         sections.append({"kind": "text", "title": "From where on", "paragraphs": result["said"]})
     facts = {
         "Classes": ", ".join(result["classes"]),
@@ -121,8 +128,8 @@ def channel_page(result: dict[str, Any]) -> dict[str, Any]:
                 for label, places in groups.items()
                 if places
             ],
-            "caption": "Mean over people and its 95 % interval (people drawn anew). The line: chance. Nothing was "
-            "trained again.",
+            "caption": "Mean over people and its 95 % interval (Student's t); classes weigh the same. The line: "
+            "chance. Nothing was trained again.",
         },
         {
             "kind": "table",

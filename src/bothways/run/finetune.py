@@ -9,8 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bothways import eeg
 from bothways.config import FinetuneConfig, HeadConfig, ModelConfig, load_config
 from bothways.errors import BothwaysWarning, UserError
@@ -18,6 +16,7 @@ from bothways.evaluation import (
     Split,
     check_classes,
     few_subjects,
+    how_good,
     split_subjects,
 )
 from bothways.model import LoadReport, Model
@@ -35,6 +34,7 @@ from bothways.run.common import (
     of_subjects,
     parameters_of,
     provenance,
+    strata,
     usable,
 )
 from bothways.run.leaks import check_split, pretraining_overlap
@@ -88,8 +88,9 @@ def finetune(
         out: the run's folder.
         recipe: TOML of `config.FinetuneConfig`.
         changes: `a.b=value` on top of it.
-        split: a split file; without it the subjects are divided by `training.seed` and the two fractions. Its people
-            without a labelled window are left out, with a note.
+        split: a split file; without it the subjects are divided by `training.seed` and the two fractions, where they
+            have not all the same classes so that the parts have them as alike as can be. Its people without a labelled
+            window are left out, with a note.
         overwrite: replace `out`; begin anew.
         force: go on with a stopped run although its settings or data have changed.
         dry_run: find the labels, cut the windows, divide the people and train nothing; too few people to divide are
@@ -159,7 +160,7 @@ def finetune(
         notes.append(f"a split needs {needed} people or more, got {len(people)} with labels; add people to train")
         notes += guessed_subjects(store, set(people))
         return _announced({"all": people}, things, classes, notes, None, {}, target)
-    chosen, without, suspicions = _split(store, things, settings, split)
+    chosen, without, suspicions = _split(store, things, settings, split, target)
     notes += suspicions
     notes += absent_notes(without, LABELLED)
     if target is None:
@@ -171,7 +172,9 @@ def finetune(
         if part == "train" and lacking and not dry_run:
             raise UserError(f"no training subject has {', '.join(lacking)}; choose another split or seed")
         if lacking and getattr(chosen, part):
-            notes.append(f"the {part} subjects have no {thing} of {', '.join(lacking)}")
+            moot = part == "validation" and len(classes) - len(lacking) == 1
+            then = ": of one class, so step and rate are chosen by accuracy" if moot else ""
+            notes.append(f"the {part} subjects have no {thing} of {', '.join(lacking)}{then}")
     notes += guessed_subjects(store, {*chosen.train, *chosen.validation, *chosen.test})
     parts = {part: getattr(chosen, part) for part in PARTS}
     plan = _announced(parts, things, classes, notes, asdict(chosen), without, target)
@@ -258,7 +261,7 @@ def _train(
         settings.training,
         title="fine-tune",
         evaluate=evaluate,
-        score=None if not len(validation) else _score if target is None else target.score,
+        score=None if not len(validation) else how_good if target is None else target.score,
         team=folder.team,
         run=folder,
     )
@@ -273,11 +276,6 @@ def _train(
     }
     folder.finish(model, told)
     return told
-
-
-def _score(evaluation: dict[str, Any]) -> float:
-    """How good a fine-tuned model is: the mean over people of the share of their windows that it gets right."""
-    return float(np.mean([person["accuracy"] for person in evaluation["subjects"].values()]))
 
 
 def _announced(
@@ -307,7 +305,11 @@ def _announced(
 
 
 def _split(
-    store: eeg.Store, windows: eeg.Windows, settings: FinetuneConfig, path: str | Path | None
+    store: eeg.Store,
+    windows: eeg.Windows,
+    settings: FinetuneConfig,
+    path: str | Path | None,
+    target: Target | None,
 ) -> tuple[Split, dict[str, list[str]], list[str]]:
     """The people who have windows, in parts, those of a split file who have none, and what may be a leak."""
     seed = settings.training.seed
@@ -317,6 +319,7 @@ def _split(
             seed=seed,
             train_fraction=settings.train_fraction,
             validation_fraction=settings.validation_fraction,
+            stratify=strata(windows) if target is None else None,
         )
     else:
         split = Split.load(Path(path))

@@ -65,7 +65,7 @@ def label_curve(
     Returns:
         `out`, `classes`, `seeds`, `people` (the numbers), `sizes` (a row for each: `people`, `chosen` (trial ->
         names), `arms` (name -> `title`, `over_trials`, `over_people`, `given`), `differences` (arm -> control ->
-        `evaluation.paired_difference` over people)), `above_from` (arm -> control -> number of people, None = none, see
+        as `evaluation.side_by_side` has it)), `above_from` (arm -> control -> number of people, None = none, see
         `evaluation.above_from`), `said` (the same in words), `titles`, `pretraining_overlap`, `notes`, `seconds`.
 
     Raises:
@@ -153,7 +153,7 @@ def _result(out: Path, results: dict[int, dict[str, Any]], notes: list[str]) -> 
     validation = sorted({len(_split(out, max(results), trial).validation) for trial in last["trials"]})
     if validation != [0]:
         counts = " or ".join(map(str, validation))
-        notes.append(f"besides, the labels of {counts} validation people choose rate and step at every number")
+        notes.append(f"besides, the labels of {counts} validation people choose rate, step and C at every number")
     shown = ("title", "over_trials", "over_people", "given")
     sizes: list[dict[str, Any]] = [
         {

@@ -358,7 +358,7 @@ def _reader(
 
 
 def _files(entry: Mapping[str, Any]) -> dict[str, Any]:
-    events, bids, edf, parquet = entry["files"][:4]
+    events, bids, edf, parquet, npy, about = entry["files"][:6]
     return {
         "kind": "files",
         "title": "Files",
@@ -368,6 +368,8 @@ def _files(entry: Mapping[str, Any]) -> dict[str, Any]:
             {"path": bids, "what": "the same as BIDS has it; lay it beside the recording under its name"},
             {"path": edf, "what": "the same as EDF+ annotations, for EDFbrowser and others"},
             {"path": parquet, "what": "each class over time"},
+            {"path": npy, "what": "the same as an array"},
+            {"path": about, "what": "the array's classes and times"},
         ],
         "next": [
             {"what": "In Python, the events:", "command": f"import mne\nmne.read_annotations({edf!r})"},

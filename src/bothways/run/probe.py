@@ -10,7 +10,7 @@ from bothways import eeg
 from bothways.config import FinetuneConfig, PretrainConfig, WindowConfig
 from bothways.draws import generator
 from bothways.errors import UserError
-from bothways.evaluation import paired_difference, people_scores, ridge_probe, summarise
+from bothways.evaluation import paired_difference, people_recalls, ridge_probe, summarise
 from bothways.files import write_json
 from bothways.model import Model
 from bothways.report import write_report
@@ -64,7 +64,7 @@ def probe(
         run: a pretrained or fine-tuned run.
         data: its store, where it has moved.
         steps: of each short training.
-        shuffles: how many deals.
+        shuffles: how many deals, and as many trainings on the true labels.
         seed: of deals and trainings.
         html: file to write a page to.
         overwrite: replace that file.
@@ -72,9 +72,10 @@ def probe(
     Returns:
         `run`, `identity` (`people`, `n` (windows), `accuracy` (mean over people), `chance`, `above_chance` (a
         `paired_difference` over people)), `shuffled` (`steps`, `chance`, `over_shuffles` (balanced accuracy of the
-        tested people), `at_chance` (its 95 % interval holds chance), `as_labelled` (the same training on the true
-        labels)) or None, `amplitude` (a row for each factor: `what`, `factor`, `changed` (share of the answers),
-        `balanced_accuracy`, `as_it_is`, `recordings`, `suspected`, `refused` (how many), `said`) or None, `notes`.
+        tested people), `at_chance` (its 95 % interval holds chance), `as_labelled` (the mean of the same trainings,
+        with the same seeds, on the true labels), `over_seeds` (`summarise` of these)) or None, `amplitude` (a row for
+        each factor: `what`, `factor`, `changed` (share of the answers), `balanced_accuracy`, `as_it_is`, `recordings`,
+        `suspected`, `refused` (how many), `said`) or None, `notes`.
 
     Raises:
         UserError: no such run or store, another contract, or the page cannot be written or exists.
@@ -139,8 +140,8 @@ def _identity(model: Model, store: eeg.Store, config: WindowConfig, notes: list[
     features, asked = (infer(model, sources.of(half), cls_features) for half in (first, second))
     whose = [np.searchsorted(known, half.subject) for half in (first, second)]
     fitted = ridge_probe(features, whose[0], len(known))
-    right = people_scores(whose[1], fitted.scores(asked), second.subject.tolist())
-    values, chance = list(right.values()), 1 / len(known)
+    right = people_recalls(whose[1], fitted.scores(asked), second.subject.tolist(), known)
+    values, chance = [recall for own in right.values() for recall in own.values()], 1 / len(known)
     notes.append("identity: within recordings, so cap, session and amplifier are recognised along with the person")
     return {
         "people": len(known),
@@ -183,10 +184,12 @@ def _shuffled(here: Tested, steps: int, shuffles: int, seed: int) -> dict[str, A
         return float(found)
 
     values = []
-    for own in range(seed, seed + shuffles):
+    seeds = range(seed, seed + shuffles)
+    for own in seeds:
         dealt = generator("shuffled", own).permutation(training.label)
         values.append(balanced_accuracy(_relabelled(training, dealt), own))
     over, chance = summarise(values), 1 / len(training.classes)
+    labelled = summarise([balanced_accuracy(training, own) for own in seeds])
     low, high = over["low"], over["high"]
     assert low is not None
     assert high is not None
@@ -195,7 +198,8 @@ def _shuffled(here: Tested, steps: int, shuffles: int, seed: int) -> dict[str, A
         "chance": chance,
         "over_shuffles": over,
         "at_chance": bool(low - 1e-9 <= chance <= high + 1e-9),
-        "as_labelled": balanced_accuracy(training, seed),
+        "as_labelled": labelled["mean"],
+        "over_seeds": labelled,
     }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from bothways import eeg
 from bothways.config import FinetuneConfig, PatchConfig, Task
 from bothways.errors import UserError
-from bothways.evaluation import Split, classification_metrics, people_scores
+from bothways.evaluation import Split, classification_metrics, people_recalls
 from bothways.model import Model
 from bothways.run.common import SCRATCH, Sources, check_contract, of_subjects
 from bothways.run.leaks import check_split
@@ -109,7 +109,7 @@ def frozen_encoder(manifest: dict[str, Any], notes: list[str]) -> Model | None:
 
 
 def scored(things: eeg.Windows, scores: np.ndarray) -> dict[str, Any]:
-    """Returns what `evaluation.side_by_side` wants of a trial: balanced accuracy, and that of each person."""
+    """Returns what `evaluation.side_by_side` wants of a trial: balanced accuracy, and the recalls of each person."""
     found = classification_metrics(things.label, scores, things.classes, things.subject, n_bootstrap=2)
-    people = people_scores(things.label, scores, things.subject)
+    people = people_recalls(things.label, scores, things.subject, things.classes)
     return {"n": len(things), "balanced_accuracy": found["balanced_accuracy"], "people": people}
