@@ -118,6 +118,7 @@ def test_events_are_predicted_and_written(bursts: dict[str, Path], tmp_path: Pat
     about = json.loads((tmp_path / "out" / "sub-0.edf_probabilities.json").read_text())
     assert (about["classes"], about["step_s"]) == (["burst", "rest"], 1.0)
     assert {path.name for path in (tmp_path / "out").iterdir()} >= {found["csv"], *found["files"], "predictions.json"}
+    assert found["files"][1] == f"{found['file'].removesuffix('.edf')}_events.tsv"
 
 
 def test_a_gap_has_no_event_over_it(bursts: dict[str, Path], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import tempfile
 import warnings
 from collections.abc import Sequence
@@ -56,7 +57,7 @@ def predict(
         files: recordings, or folders of them, or one.
         out: folder for `predictions.json` and of each recording `<recording>.csv` (of each window, or moment:
             onset_s, duration_s, label, one probability a class), `<recording>_events.csv`, the same as BIDS has it
-            (`_events.tsv` with its JSON) and as EDF+ (`_annotations.edf`), and the classes over time as
+            (`sub-1_task-x_events.tsv` of `sub-1_task-x_eeg.edf`, with its JSON) and as EDF+ (`_annotations.edf`), and the classes over time as
             `<recording>_probabilities.parquet` (a row for each moment of the grid, with its time) and `.npy` (float32
             [moments classes], NaN where no window covers one; the `.json` beside it has `classes`, `step_s` and which
             rows begin at which `onset_s`).
@@ -240,6 +241,9 @@ def _write_events(
         start = None
     ends = ("events.csv", "events.tsv", "annotations.edf", "probabilities.parquet")
     names = [f"{stem}_{end}" for end in (*ends, "probabilities.npy", "probabilities.json")]
+    under_its_name = f"{re.sub(r'(_eeg)?[.][A-Za-z]+$', '', stem)}_events.tsv"  # sub-1_eeg.edf: sub-1_events.tsv
+    if not (folder / under_its_name).exists():  # a.edf and a.vhdr
+        names[1] = under_its_name
     eeg.write_events_csv(folder / names[0], found, recording.file)
     eeg.write_bids_events(folder / names[1], found)
     eeg.write_edf_annotations(folder / names[2], found, start)
