@@ -57,7 +57,8 @@ def predict(
         files: recordings, or folders of them, or one.
         out: folder for `predictions.json` and of each recording `<recording>.csv` (of each window, or moment:
             onset_s, duration_s, label, one probability a class), `<recording>_events.csv`, the same as BIDS has it
-            (`sub-1_task-x_events.tsv` of `sub-1_task-x_eeg.edf`, with its JSON) and as EDF+ (`_annotations.edf`), and the classes over time as
+            (`sub-1_task-x_events.tsv` of `sub-1_task-x_eeg.edf`, with its JSON) and as EDF+ (`_annotations.edf`), and
+            the classes over time as
             `<recording>_probabilities.parquet` (a row for each moment of the grid, with its time) and `.npy` (float32
             [moments classes], NaN where no window covers one; the `.json` beside it has `classes`, `step_s` and which
             rows begin at which `onset_s`).
