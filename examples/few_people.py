@@ -18,7 +18,7 @@ from bothways import run
 RECIPES = Path(__file__).parent.parent / "recipes"
 N_SPLITS = 5
 PEOPLE = (2, 4, 8)
-TRIALS = 10
+TRIALS = 20
 ARMS = ("band_power", "scratch", "frozen_probe", "finetuned")
 
 
