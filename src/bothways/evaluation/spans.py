@@ -9,28 +9,29 @@ from jaxtyping import Float, Int
 from bothways.evaluation.metrics import classification_metrics
 from bothways.evaluation.splits import Names
 
+_AT_ONCE = 1024
+"""Rows whose spans are in memory at a time."""
+
 
 def best_spans(
     probabilities: Float[np.ndarray, "n 2 M"],
 ) -> tuple[Int[np.ndarray, "n 2"], Float[np.ndarray, " n"]]:
-    """Decodes starts and ends as question answering does (Devlin et al. 2019, sections 4.2 and 4.3).
+    """Finds the span that is expected to overlap most with the event, and how probable it is that there is one.
+
+    Start and end are drawn apart, as in Devlin et al. 2019 (sections 4.2 and 4.3), but for spans that end before they
+    begin, which cannot be. The likeliest span would be the better guess only where it counts to be exactly right: of
+    doubtful edges it picks an arbitrary pair, and its probability is small however sure it is that there is an event.
 
     Args:
         probabilities: of each moment as start and as end, [CLS] first, which stands for no event.
 
     Returns:
-        The first and last moment, counted from 1, of the likeliest span that does not end before it begins; and the
-        probability of an event: that of the span as a share of the span's and no event's.
+        The first and last moment of the span, counted from 1; and the probability of an event: of all spans together
+        as a share of theirs and no event's.
     """
-    start, end = probabilities[:, 0, 1:], probabilities[:, 1, 1:]
-    best_end = np.maximum.accumulate(end[:, ::-1], axis=1)[:, ::-1]  # the likeliest end from each start on
-    first = (start * best_end).argmax(1)
-    rows = np.arange(len(first))
-    last = np.where(np.arange(end.shape[1]) >= first[:, None], end, -1).argmax(1)
-    found = start[rows, first] * end[rows, last]
-    nothing = probabilities[:, 0, 0] * probabilities[:, 1, 0]
-    both = found + nothing
-    return np.stack([first, last], 1) + 1, np.divide(found, both, out=np.zeros_like(found), where=both > 0)
+    blocks = [_best(probabilities[i : i + _AT_ONCE]) for i in range(0, max(len(probabilities), 1), _AT_ONCE)]
+    spans, certainty = zip(*blocks)
+    return np.concatenate(spans), np.concatenate(certainty)
 
 
 def span_metrics(
@@ -77,3 +78,24 @@ def span_metrics(
         "overlap": float(np.mean(np.maximum(shared, 0) / either)) if len(a) else None,
     }
     return result
+
+
+def _best(
+    probabilities: Float[np.ndarray, "n 2 M"],
+) -> tuple[Int[np.ndarray, "n 2"], Float[np.ndarray, " n"]]:
+    """`best_spans` of some rows: each span that there can be is laid over all others."""
+    start, end = probabilities[:, 0, 1:], probabilities[:, 1, 1:]
+    n, m = start.shape
+    spans = np.triu(start[:, :, None] * end[:, None, :]).reshape(n, m * m)
+    first, last = np.divmod(np.arange(m * m), m)
+    best, most = np.zeros((n, 2), dtype=np.int64), np.full(n, -1.0)
+    for a in range(m):
+        b = np.arange(a, m)[:, None]
+        shared = np.maximum(np.minimum(b, last) - np.maximum(a, first) + 1, 0)
+        overlap = spans @ (shared / (np.maximum(b, last) - np.minimum(a, first) + 1)).T  # [n m-a]
+        better = overlap.max(1) > most
+        best[better] = np.stack([np.full(n, a), a + overlap.argmax(1)], 1)[better]
+        most = np.maximum(most, overlap.max(1))
+    found = spans.sum(1)
+    both = found + probabilities[:, 0, 0] * probabilities[:, 1, 0]
+    return best + 1, np.divide(found, both, out=np.zeros_like(found), where=both > 0)

@@ -87,7 +87,7 @@ def probabilities(model: Model, source: eeg.WindowSource, advance: Callable[[int
 
 
 def of_spans(answers: np.ndarray, classes: Sequence[str], background: Sequence[str]) -> np.ndarray:
-    """Returns the probability of each class at each moment [n N k]: that of the event inside the likeliest span."""
+    """Returns the probability of each class at each moment [n N k]: that of the event inside the best span."""
     spans, certainty = best_spans(answers)
     moment = np.arange(1, answers.shape[2])
     inside = (moment >= spans[:, :1]) & (moment <= spans[:, 1:])  # [n N]
