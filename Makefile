@@ -26,8 +26,9 @@ setup: .venv/installed  ## make .venv and install the package in it, editable
 demo: setup  ## real recordings to a report, in a few minutes
 	$(BIN)/python examples/demo.py
 
+# Two processes of one thread each: small tests gain nothing from threads.
 test: setup  ## the tests without the slow ones
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
 test-all: setup  ## all tests
 	$(BIN)/pytest -m ''

@@ -72,7 +72,7 @@ def main() -> None:
             run.pretrain(
                 OUT / "store",
                 folder / "pretrained",
-                recipe=RECIPES / "demo-pretrain.toml",
+                recipe=RECIPES / "few-people-pretrain.toml",
                 changes=seed,
                 split=folder / "all.json",
             )
@@ -83,7 +83,7 @@ def main() -> None:
                 OUT / "store",
                 DATA / "labels.csv",
                 folder / name,
-                recipe=RECIPES / "demo-finetune.toml",
+                recipe=RECIPES / "few-people-finetune.toml",
                 changes=seed,
                 split=folder / "labelled.json",
             )

@@ -125,6 +125,25 @@ def test_a_picture_with_its_words(chain: Chain, tmp_path: Path) -> None:
     assert by_subject["plot"]["by_chance"] == pytest.approx(19 / 119)
 
 
+def test_windows_without_a_label_are_no_class(chain: Chain, tmp_path: Path) -> None:
+    rows = [row for row in chain.labels.read_text().splitlines() if "sub-0" not in row and "sub-1" not in row]
+    (tmp_path / "labels.csv").write_text("\n".join(rows) + "\n")
+    options: dict[str, Any] = {"labels": tmp_path / "labels.csv", "plot": tmp_path / "map.html"}
+    result = run.embed(chain.finetuned, chain.store, tmp_path / "e.parquet", **options)
+    table = pq.read_table(tmp_path / "e.parquet")
+    labels = np.array(table["label"].to_pylist(), dtype=object)
+    known = np.array([label is not None for label in labels])
+    assert result["plot"]["ungrouped"] == (~known).sum() == 40
+    vectors = np.stack(table["cls"].to_pylist())
+    scaled = ((vectors - vectors.mean(0)) / vectors.std(0))[known]
+    distances = np.linalg.norm(scaled[:, None] - scaled[None], axis=2) + np.diag(np.full(known.sum(), np.inf))
+    assert result["plot"]["same_neighbour"] == pytest.approx(
+        (labels[known] == labels[known][distances.argmin(1)]).mean()
+    )
+    assert result["plot"]["by_chance"] == pytest.approx(39 / 79)
+    assert "40 windows without a label are drawn and not counted." in (tmp_path / "map.html").read_text()
+
+
 def test_of_many_windows_some_are_drawn(chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["bothways.run.embed"], "MOST_POINTS", 30)
     pages = []

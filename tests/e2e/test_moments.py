@@ -54,7 +54,9 @@ def test_moments_are_found(bursts: dict[str, Path], tmp_path: Path) -> None:
     assert found["model"]["balanced_accuracy"] > 0.85
     assert found["controls"]["band_power"]["n"] == found["model"]["n"]
     burst = found["events"]["burst"]
-    assert burst["pooled"]["n_reference"] > 0
+    assert 0 < burst["pooled"]["n_reference"] <= burst["pooled"]["n_given"] / 2
+    (note,) = [note for note in found["notes"] if note.startswith("events burst: merge_s 90 makes ")]
+    assert "--event-rule merge_s=" in note
     assert burst["sensitivity"]["mean"] > 0.9  # within the tolerance of 30 s before and 60 s after
     assert burst["pooled"]["uncovered_s"] == 0
 

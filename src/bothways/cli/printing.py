@@ -153,7 +153,10 @@ def print_evaluation(result: dict[str, Any]) -> None:
         }
         told = [f"{title} {number(found[rate] and found[rate]['mean'])}" for rate, title in rates.items()]
         rules = ", ".join(f"{rule} {seconds:g}" for rule, seconds in result["event_rules"].items())
-        out.print(f"events {name} ({rules}; mean of {counted(found['n_subjects'], *PEOPLE)}): {', '.join(told)}")
+        n_true = f"{found['pooled']['n_found']} of {found['pooled']['n_reference']} found"
+        out.print(
+            f"events {name} ({rules}; {n_true}; mean of {counted(found['n_subjects'], *PEOPLE)}): {', '.join(told)}"
+        )
     if sleep := result["sleep"]:
         print_sleep(sleep)
     print_temperature(result["temperature"])
@@ -324,7 +327,9 @@ def print_embedded(result: dict[str, Any]) -> None:
     )
     if plot := result["plot"]:
         share, chance = plot["same_neighbour"], plot["by_chance"]
-        out.print(f"nearest neighbour of the same {plot['colour']}: {share:.0%}, by chance {chance:.0%}")
+        rest = f" ({plot['ungrouped']} windows without one left out)" if plot["ungrouped"] else ""
+        told = "too few windows" if share is None else f"{share:.0%}, by chance {chance:.0%}"
+        out.print(f"nearest neighbour of the same {plot['colour']}: {told}{rest}")
     for file in result["files"]:
         out.print(f"written: {file}")
 

@@ -82,18 +82,20 @@ def score_events(
         recorded_s: seconds of signal, where the recording has gaps: false alarms are counted per 24 h of these.
 
     Returns:
-        `n_reference`, `n_hypothesis` (after merging and splitting), `n_found` (true ones), `n_false` (false alarms),
-        `sensitivity`, `precision`, `f1` (None where undefined), `false_alarms_per_24h`, `recorded_s`, and `n_outside`:
+        `n_given` (true events that do not overlap or touch), `n_reference`, `n_hypothesis` (after merging and
+        splitting), `n_found` (true ones), `n_false` (false alarms), `sensitivity`, `precision`, `f1` (None where
+        undefined), `false_alarms_per_24h`, `recorded_s`, and `n_outside`:
         events given that lie wholly outside the recording and are left out.
 
     Raises:
         UserError: a time that is not finite, an event that ends before it begins, or no duration.
     """
     n = _n_samples(duration_s, RESOLUTION_HZ)
-    spans, masks, n_outside = [], [], 0
+    given, spans, masks, n_outside = [], [], [], 0
     for intervals in (reference, hypothesis):
         mask, outside = _mask(intervals, duration_s, n, RESOLUTION_HZ, fill=True)
-        spans.append(_split(_merged(_runs(mask), rules.merge_s), rules.split_s))
+        given.append(_runs(mask))
+        spans.append(_split(_merged(given[-1], rules.merge_s), rules.split_s))
         masks.append(_filled(spans[-1], n))
         n_outside += outside
     true, found = spans
@@ -105,7 +107,13 @@ def score_events(
             near[reach] = True
             n_found += 1
     n_false = sum(not near[start:stop].any() for start, stop in found)
-    result = {"n_reference": len(true), "n_hypothesis": len(found), "n_found": n_found, "n_false": n_false}
+    result = {
+        "n_given": len(given[0]),
+        "n_reference": len(true),
+        "n_hypothesis": len(found),
+        "n_found": n_found,
+        "n_false": n_false,
+    }
     seconds = n / RESOLUTION_HZ if recorded_s is None else float(recorded_s)
     return with_rates({**result, "recorded_s": seconds, "n_outside": n_outside})
 

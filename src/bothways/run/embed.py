@@ -81,7 +81,7 @@ def embed(
     Returns:
         `run`, `out`, `files` (written), `windows`, `size` (D), `pools`, `window_s`, `recordings` (`file`, `subject`,
         `windows`, `unusable_windows`, `left_out` channels, `notes`), `skipped`, `labels` (label -> windows), `notes`,
-        `plot` (None, or `windows`, `colour`, `same_neighbour`, `by_chance`), `load_report`.
+        `plot` (None, or `windows`, `ungrouped`, `colour`, `same_neighbour`, `by_chance`), `load_report`.
 
     Raises:
         UserError: no such run, data that do not fit, nothing usable, or `out` cannot be written.
@@ -156,7 +156,7 @@ def embed(
             }  # fmt: skip
             if plot is not None:
                 colour = colour or ("label" if labels is not None else "subject")
-                groups = [row[colour] or "(no label)" for row in _rows(store, windows, picked)]
+                groups = [row[colour] for row in _rows(store, windows, picked)]
                 page, said = map_page(points, groups, colour, f"{run.name}, {POOLS[pool][0]}", seed)
                 write_report({**page, "versions": {"bothways": __version__}}, Path(plot))
                 result["plot"] = {"file": str(plot), **said}

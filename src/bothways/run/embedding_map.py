@@ -16,25 +16,27 @@ from bothways.errors import UserError
 MOST_POINTS = 2000
 MOST_GROUPS = 11
 """With a colour and form of their own; the others share one."""
+UNGROUPED = "(none)"
 FEWEST = 10
 """Points below which t-SNE has nothing to arrange."""
 
 
 def map_page(
-    points: Float32[np.ndarray, "n D"], groups: Sequence[str], colour: str, what: str, seed: int
+    points: Float32[np.ndarray, "n D"], groups: Sequence[str | None], colour: str, what: str, seed: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Makes a page for `write_report`, and what is told of it.
 
     Args:
         points: embeddings of some windows.
-        groups: label, person or file of each.
+        groups: label, person or file of each; None = no label, which is drawn and is no group.
         colour: which of them.
         what: what they are, for the title.
         seed: of t-SNE.
 
     Returns:
-        The page, and `windows`, `colour`, `same_neighbour` (share of the windows whose nearest other one, in all D
-        dimensions, is of the same group) and `by_chance` (that of a neighbour drawn blindly).
+        The page, and `windows`, `ungrouped` (how many of them have no group), `colour`, `same_neighbour` (of those with
+        a group, the share whose nearest other one, in all D dimensions, is of the same) and `by_chance` (that of a
+        neighbour drawn blindly); both None where fewer than two have one.
 
     Raises:
         UserError: fewer than three windows.
@@ -45,18 +47,26 @@ def map_page(
         )
     scaled = StandardScaler().fit_transform(points.astype(np.float64))
     pca = PCA(2, svd_solver="full").fit(scaled)
-    nearest = NearestNeighbors(n_neighbors=1).fit(scaled).kneighbors(return_distance=False)[:, 0]
-    names = np.array(groups)
-    counts = Counter(groups)
-    same = float((names == names[nearest]).mean())
-    chance = sum(n * (n - 1) for n in counts.values()) / (len(points) * (len(points) - 1))
-    said = {"windows": len(points), "colour": colour, "same_neighbour": same, "by_chance": chance}
+    names = np.array([name or UNGROUPED for name in groups])
+    grouped = np.array([name is not None for name in groups])
+    counts, n = Counter(names[grouped].tolist()), int(grouped.sum())
+    same = chance = None
+    if n > 1:
+        nearest = NearestNeighbors(n_neighbors=1).fit(scaled[grouped]).kneighbors(return_distance=False)[:, 0]
+        same = float((names[grouped] == names[grouped][nearest]).mean())
+        chance = sum(k * (k - 1) for k in counts.values()) / (n * (n - 1))
+    ungrouped = len(points) - n
+    said = {
+        "windows": len(points), "ungrouped": ungrouped, "colour": colour, "same_neighbour": same, "by_chance": chance
+    }  # fmt: skip
     shares = [f"PC {i + 1} ({share:.0%} of the variance)" for i, share in enumerate(pca.explained_variance_ratio_)]
-    kept = [name for name, _ in counts.most_common(MOST_GROUPS)]
+    kept = [name for name, _ in counts.most_common(MOST_GROUPS)] + [UNGROUPED] * (ungrouped > 0)
     note = (
         f"The nearest neighbour of a window is of the same {colour} in {same:.0%} (by chance {chance:.0%}), seen in "
         "all dimensions. Windows of one recording are alike, whatever their label."
-    )
+        if same is not None
+        else f"There are too few windows with a {colour} to say who is near whom."
+    ) + (f" {ungrouped} windows without a {colour} are drawn and not counted." if ungrouped else "")
     sections = [_section("PCA", pca.transform(scaled), shares, names, kept, note)]
     if len(points) >= FEWEST:
         perplexity = min(30.0, (len(points) - 1) / 3)

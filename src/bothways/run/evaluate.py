@@ -40,7 +40,7 @@ from bothways.run.evaluation_page import evaluation_page
 from bothways.run.leaks import pretraining_overlap
 from bothways.run.target_page import target_page
 from bothways.run.targets import target_of_model
-from bothways.run.tasks import event_scores, labelled, measured, probabilities, rules_of, told
+from bothways.run.tasks import event_scores, labelled, measured, merged_notes, probabilities, rules_of, told
 from bothways.run.tested import EVALUATION, frozen_encoder, open_tested
 from bothways.training import cls_features, infer
 
@@ -154,6 +154,7 @@ def _evaluate(run: str | Path, data: str | Path | None, part: str, scoring: Even
             events = event_scores(model, sources, np.unique(tested.recording).tolist(), rows, settings, scoring)
         except UserError as problem:
             notes.append(f"no scores of events: {problem}")
+    notes += merged_notes(events or {}, scoring)
     # The validation people say nothing of themselves.
     held_out = of_subjects(windows, split.validation if part == "test" else ())
     result = {

@@ -1,6 +1,6 @@
 """What is labelled, a window, a moment or an event: the head, what is counted, and how well it is told."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -161,6 +161,17 @@ def over_time(
             part.start, part.window_samples, source.patch_samples, np.nan_to_num(by_patch), patch_mask=there
         )
     return moments.trace(), np.concatenate(by_window)
+
+
+def merged_notes(events: Mapping[str, Any], rules: EventRules) -> list[str]:
+    """Says where merging has made few true events of many, so that finding anything at all counts for much."""
+    pooled = {name: found["pooled"] for name, found in events.items()}
+    return [
+        f"events {name}: merge_s {rules.merge_s:g} makes {n['n_reference']} true events of {n['n_given']}, and "
+        "anything near one finds it whole; for short events give --event-rule merge_s=… and after_s=…"
+        for name, n in pooled.items()
+        if 2 * n["n_reference"] <= n["n_given"]
+    ]
 
 
 def event_scores(
