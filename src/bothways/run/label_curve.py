@@ -16,7 +16,7 @@ from bothways.errors import UserError
 from bothways.evaluation import Split, above_from, check_classes, person_of
 from bothways.files import check_output, locked, read_json, write_json
 from bothways.report import write_report
-from bothways.run.arms import ARMS
+from bothways.run.arms import check_asked
 from bothways.run.compare import RATES, compare, trial_splits
 from bothways.run.curve_page import label_page, said_above
 from bothways.run.finetune import SCRATCH
@@ -73,10 +73,7 @@ def label_curve(
         Interrupted: a signal came; what was finished is kept.
     """
     out, wanted = Path(out), tuple(arms) or CURVE_ARMS
-    if unknown := [name for name in wanted if name not in ARMS]:
-        raise UserError(f"label curve: expected arms of {', '.join(ARMS)}, got {', '.join(unknown)}")
-    if seeds < 1:
-        raise UserError(f"label curve: expected 1 seed or more, got {seeds}")
+    check_asked(wanted, seeds, rates)
     begun = not overwrite and (out / MANIFEST).is_file()
     if begun and read_json(out / MANIFEST).get("kind") != "label_curve":
         raise UserError(f"{out}: expected a folder of a label curve, got something else; choose another --out")
