@@ -147,6 +147,22 @@ def test_other_settings_are_refused_and_more_seeds_are_not(chain: Chain, tmp_pat
     assert status == 0
     assert "compare: 0/6 done" in said
     assert len(json.loads((out / "compare.json").read_text())["arms"]["band_power"]["trials"]) == 3
+    fuller = json.loads((out / "compare.json").read_text())
+    status, printed, said = bothways(*comparing(chain, out, "--arm", "chance", "--rate", "1", "--seeds", "1", "--json"))
+    assert (status, said) == (0, "")
+    assert json.loads(printed) == fuller  # what is finished stays in the result
+    status, printed, _ = bothways(
+        *comparing(chain, out, "--arm", "tangent_space", "--rate", "1", "--seeds", "2", "--json")
+    )
+    result = json.loads(printed)
+    assert list(result["arms"]) == [*QUICK, "tangent_space"]
+    assert {name: arm["over_trials"]["n"] for name, arm in result["arms"].items()} == {
+        "chance": 3, "majority": 3, "band_power": 3, "tangent_space": 2,
+    }  # fmt: skip
+    (note,) = [note for note in result["notes"] if "trials" in note]
+    assert note.startswith("tangent space + logistic regression has 2 of 3 trials")
+    assert note.endswith("--arm tangent_space --seeds 3 adds what it lacks")
+    assert "Arms that lack a trial are in the table alone" in (out / "report.html").read_text(encoding="utf-8")
     result = run.compare(
         "scratch", chain.store, chain.labels, out, changes=[*SHORT, *TINY], arms=QUICK, seeds=1, overwrite=True
     )
@@ -236,6 +252,21 @@ def test_split_files_take_turns_and_several_rates_are_tried(chain: Chain, tmp_pa
     kept = sorted(path.name for path in (tmp_path / "out/arms/band_power").iterdir())
     assert kept == ["split-1.json", "split-2.json"]
     assert sorted(result["arms"]["frozen_probe"]["people"]) == ["0", "1"]
+    over = result["arms"]["band_power"]["over_trials"]  # three trials, but two fits
+    assert (over["n"], over["low"], result["differences"]["frozen_probe"]["band_power"]["over_trials"]["n"]) == (
+        2, None, 2,
+    )  # fmt: skip
+    fewer = run.compare(
+        chain.pretrained, chain.store, chain.labels, tmp_path / "alone", changes=WINDOWS,
+        splits=[tmp_path / "1.json", tmp_path / "2.json"], seeds=2, arms=["chance"],
+    )  # fmt: skip
+    assert fewer["splits"] == 2
+    fewer = run.compare(
+        chain.pretrained, chain.store, chain.labels, tmp_path / "alone", changes=WINDOWS,
+        splits=[tmp_path / "1.json"], seeds=1, arms=["chance"],
+    )  # fmt: skip
+    assert (fewer["splits"], fewer["seeds"]) == (1, 1)
+    assert any(note.startswith("1 finished results in ") for note in fewer["notes"])
     kinds = [one["kind"] for one in result["pretraining_overlap"]]
     assert kinds == ["same recording", "same recording, with its labels"]
     assert "C of 0.001, 0.01, 0.1, 1, the best on the validation people" in result["arms"]["band_power"]["given"]
@@ -251,10 +282,14 @@ def test_the_best_rate_is_kept(chain: Chain, tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "an arm": ({"arms": ["cn"]}, "expected arms of chance, majority, .* got arms cn"),
+    "an arm": ({"arms": ["cn"]}, "--arm: expected arms of chance, majority, .* got cn, did you mean cnn"),
+    "an arm like another": ({"arms": ["chance", "bandpower"]}, "got bandpower, did you mean band_power"),
+    "a rate": ({"rates": (1.0, 0.0)}, "^--rate: expected multiples of .*, above 0, got 1, 0$"),
+    "no rate": ({"rates": ()}, "above 0, got none"),
+    "no run": ({"start": []}, "--from: expected one run, .* got 0"),
     "runs and splits": ({"start": ["a", "b"]}, "one for each of the 0 split files, got 2"),
     "a batch size": ({"changes": ["training.batch_size=auto"]}, "expected a number, got auto"),
-    "no seed": ({"seeds": 0}, "1 seed or more .* got .* 0 seeds"),
+    "no seed": ({"seeds": 0}, "^--seeds: expected 1 or more, got 0$"),
 }
 
 

@@ -82,7 +82,23 @@ def test_a_curve_goes_on(labelled: tuple[Path, dict[str, Any]], chain: Chain, tm
     )
     after = files_of(out)
     assert {name for name in before if before[name] != after[name]} == {"people-2/arms/band_power/split-1.json"}
-    assert again["sizes"][0]["arms"] == labelled[1]["sizes"][1]["arms"]
+    assert again["people"] == [1, 2, 3]  # what is finished stays in the result
+    assert again["sizes"] == labelled[1]["sizes"]
+    fewer = run.label_curve(
+        chain.pretrained, chain.store, chain.labels, out, changes=SHORT, seeds=1, rates=(1.0,), people=[3],
+        arms=["band_power"],
+    )  # fmt: skip
+    assert fewer["sizes"] == labelled[1]["sizes"]
+    assert fewer["above_from"] == labelled[1]["above_from"]
+    manifest = out / "people-1" / "manifest.json"
+    other = json.loads(manifest.read_text())
+    other["depends_on"]["settings"]["windows"]["window_s"] = 2.0
+    manifest.write_text(json.dumps(other))
+    fewer = run.label_curve(
+        chain.pretrained, chain.store, chain.labels, out, changes=SHORT, seeds=2, rates=(1.0,), people=[2]
+    )
+    assert fewer["people"] == [2, 3]
+    assert any("people-1 was made with other settings or data" in note for note in fewer["notes"])
     with pytest.raises(UserError, match="was begun with other settings or data"):
         run.label_curve(chain.pretrained, chain.store, chain.labels, out, changes=SHORT[:-1], seeds=2, people=[2])
 
@@ -93,8 +109,10 @@ def test_numbers_that_cannot_be_had(chain: Chain, tmp_path: Path) -> None:
         run.label_curve(*here, changes=SHORT, people=[0, 4])
     with pytest.raises(UserError, match="labelled_subjects: the curve goes over it"):
         run.label_curve(*here, changes=[*SHORT, "labelled_subjects=2"])
-    with pytest.raises(UserError, match="expected arms of chance"):
+    with pytest.raises(UserError, match="--arm: expected arms of chance"):
         run.label_curve(*here, arms=["svm"])
+    with pytest.raises(UserError, match=r"--rate: expected .* above 0, got 0"):
+        run.label_curve(*here, rates=(0.0,))
     assert not (tmp_path / "out").exists()
 
 
@@ -162,6 +180,11 @@ def test_the_curve_by_the_command_line(chain: Chain, tmp_path: Path, bothways: C
     assert "overlap of the tested people with pretraining: none" in out
     assert f"written: {tmp_path / 'out'}/report.html" in out
     assert "label curve: 2 labelled people, 1 of 1 numbers" in err
+    code, out, err = bothways(
+        "eeg", "curve", "labels", *places, *words, "--arm", "band_power", "--people", "3", "--seeds", "3"
+    )
+    assert code == 0, err
+    assert "note: not as many trials at every number of people: 5 with 2, 3 with 3" in out
 
 
 def test_fewer_channels(chain: Chain, tmp_path: Path) -> None:

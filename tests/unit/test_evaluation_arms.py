@@ -158,6 +158,42 @@ def test_several_controls_need_a_smaller_p_and_all_of_them_the_largest() -> None
     assert side_by_side({"ours": arms["ours"]}, [])["every_control"] == {"ours": None}
 
 
+def test_a_fit_counts_once_in_however_many_trials_it_stands() -> None:
+    def fitted(fit: str, value: float) -> dict[str, Any]:
+        return trial(value, a=value, b=value) | {"fit": fit}
+
+    names = ("1", "2", "3", "4")
+    arms = {
+        "control": {t: fitted("split-1", 0.5) for t in names},
+        "frozen": {t: fitted("split-1", 0.7) for t in names},
+        "trained": {t: fitted(t, 0.6 + int(t) / 10) for t in names},
+    }
+    found = side_by_side(arms, ["control"])
+    once = {"mean": 0.5, "sd": None, "n": 1, "low": None, "high": None}
+    assert found["arms"]["control"]["over_trials"] == once
+    assert found["arms"]["control"]["trials"] == dict.fromkeys(names, 0.5)
+    differences = {name: those["control"]["over_trials"] for name, those in found["differences"].items()}
+    assert differences["frozen"] == once | {"mean": pytest.approx(0.2)}
+    assert (differences["trained"]["n"], differences["trained"]["mean"]) == (4, pytest.approx(0.35))
+    # SD of 0.1, 0.2, 0.3, 0.4 is 0.129: 0.85 with half 3.182 · 0.129 / 2, not above 1.
+    over = found["arms"]["trained"]["over_trials"]
+    assert (over["low"], over["high"]) == (pytest.approx(0.85 - 3.182446 * (1 / 60) ** 0.5 / 2), 1.0)
+
+
+def test_two_trials_have_no_interval_and_a_difference_no_bounds() -> None:
+    arms = {
+        "control": {t: trial(0.0, a=0.0, b=0.1) for t in "123"},
+        "ours": {t: trial(value, a=0.5, b=0.5) for t, value in zip("123", (1.0, 0.5, 0.0))},
+    }
+    over = side_by_side(arms, ["control"])["arms"]["ours"]["over_trials"]
+    assert (over["low"], over["high"]) == (0.0, 1.0)
+    over = side_by_side(arms, ["control"])["differences"]["ours"]["control"]["over_trials"]
+    assert (over["low"], over["high"]) == (pytest.approx(0.5 - 4.302653 * 0.5 / 3**0.5), pytest.approx(1.742, abs=1e-3))
+    two = {name: {t: of[t] for t in "12"} for name, of in arms.items()}
+    over = side_by_side(two, ["control"])["arms"]["ours"]["over_trials"]
+    assert over == {"mean": 0.75, "sd": pytest.approx(0.125**0.5), "n": 2, "low": None, "high": None}
+
+
 def test_what_is_undefined_is_left_out() -> None:
     found = side_by_side({"ours": {"1": trial(None, a=1.0), "2": trial(0.5, a=0.5)}}, [])
     assert found["arms"]["ours"]["over_trials"]["mean"] == 0.5

@@ -79,7 +79,7 @@ def label_curve(
 ) -> None:
     """Compare arms with 1, 2, 4, 8 … labelled people, each number holding the smaller ones; writes OUT/report.html.
 
-    Who they are is in OUT/people-N/splits. What is finished is kept and not done again.
+    Who they are is in OUT/people-N/splits. What is finished is kept, not done again, and stays in the result.
     """
     from bothways import run
 

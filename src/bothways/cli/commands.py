@@ -319,7 +319,7 @@ def compare(
     """Set a pretrained encoder beside its controls: same people, seeds and budget; writes OUT/report.html.
 
     Arms: chance, majority, band_power, tangent_space, cnn, scratch, frozen_probe, frozen_attention, finetuned. An arm
-    that fails is a note, the others go on; what is finished is kept and not done again.
+    that fails is a note, the others go on; what is finished is kept, not done again, and stays in the result.
     """
     from bothways import run
 

@@ -10,9 +10,11 @@ from jaxtyping import Float, Int
 from bothways.evaluation.splits import Names
 from bothways.evaluation.statistics import holm, mean_of_classes, paired_difference, summarise
 
+FEWEST_TRIALS = 3
+"""Trials from which on their interval is told."""
 Trials = Mapping[str, Mapping[str, Any]]
 """Name of a trial (a split and a seed) -> what an arm gave in it: `balanced_accuracy` (None = undefined), `people`: see
-`people_recalls`."""
+`people_recalls`, and where one fit stands for several trials its `fit`: a name by which it counts once."""
 
 
 def people_recalls(
@@ -42,15 +44,17 @@ def side_by_side(
         trivial: which of these need no signal (chance, the largest class).
 
     Returns:
-        `arms`: name -> `trials` (name -> balanced accuracy), `over_trials` (their mean, SD, n and 95 % interval, of
-        those that are defined), `people` (name -> mean recall of their classes, over the trials in which the person is
+        `arms`: name -> `trials` (name -> balanced accuracy), `over_trials` (their mean, SD, n and 95 %
+        interval within 0 to 1, of those that are defined; a fit that stands for several counts once, and below three
+        there is no interval), `people` (name -> mean recall of their classes, over the trials in which the person is
         tested), `over_people` (`statistics.mean_of_classes` of the people's recalls, within 0 to 1; `n_of_class`: how
         many people have each; all but the numbers of people is None where there is one class only);
         `strongest_control`: the control with the largest mean over people; `differences`: each arm that is no control
         -> control -> `paired_difference` to it over people, in the trials that both have and that have two classes,
-        with `over_trials` (`summarise` of the differences by trial: people tested in one trial share one trained model,
-        whose luck the interval over people does not know), `above` (see `is_above`) and `p_holm` (for as many controls
-        as there are, but for the trivial ones, of which it is None); `every_control`: each arm that is no control ->
+        with `over_trials` (the same of the differences by trial, without bounds: people tested in one trial share one
+        trained model, whose luck the interval over people does not know), `above` (see `is_above`) and `p_holm` (for as
+        many controls as there are, but for the trivial ones, of which it is None); `every_control`: each arm that is no
+        control ->
         `p` of the claim that it is above all of them (intersection and union: the largest `p`), and whether it is
         `above` all; None without a difference.
     """
@@ -60,7 +64,7 @@ def side_by_side(
         people = _people(trials, list(trials))
         told[name] = {
             "trials": values,
-            "over_trials": _summary([value for value in values.values() if value is not None]),
+            "over_trials": _within_0_1(_over_trials([trials], values)),
             "people": {person: float(np.mean(list(own.values()))) for person, own in people.items()},
             "over_people": _over_people(people),
         }
@@ -74,8 +78,9 @@ def side_by_side(
             mine, theirs = (_table(_people(arms[one], both)) for one in (name, control))
             if mine.shape[1] > 1:
                 found: dict[str, Any] = dict(paired_difference(mine, theirs))
-                pairs = [[arms[one][trial]["balanced_accuracy"] for one in (name, control)] for trial in both]
-                found["over_trials"] = _summary([a - b for a, b in pairs if a is not None and b is not None])
+                pairs = {t: [arms[one][t]["balanced_accuracy"] for one in (name, control)] for t in both}
+                apart = {t: None if a is None or b is None else a - b for t, (a, b) in pairs.items()}
+                found["over_trials"] = _over_trials([arms[name], arms[control]], apart)
                 against[control] = found | {"above": is_above(found), "p_holm": None}
         tested = [control for control in against if control not in trivial]
         for control, p in zip(tested, holm([against[control]["p"] for control in tested])):
@@ -112,13 +117,24 @@ def _over_people(people: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
         found: dict[str, Any] = dict.fromkeys(("mean", "sd", "n", "low", "high")) | {"n": len(people)}
     else:
         found = mean_of_classes(_table(people))
-    if found["low"] is not None:  # the interval knows no bounds, a recall does
-        found |= {"low": max(found["low"], 0.0), "high": min(found["high"], 1.0)}
-    return {**found, "n_of_class": {label: of_class[label] for label in sorted(of_class)}}
+    return {**_within_0_1(found), "n_of_class": {label: of_class[label] for label in sorted(of_class)}}
 
 
-def _summary(values: Sequence[float]) -> dict[str, float | int | None]:
-    return summarise(values) if values else dict.fromkeys(("mean", "sd", "n", "low", "high"))
+def _within_0_1(found: dict[str, Any]) -> dict[str, Any]:
+    """An interval knows no bounds, a recall does."""
+    if found["low"] is None:
+        return found
+    return found | {"low": max(found["low"], 0.0), "high": min(found["high"], 1.0)}
+
+
+def _over_trials(arms: Sequence[Trials], values: Mapping[str, float | None]) -> dict[str, Any]:
+    """Summarises a value of each trial, of one arm or of two together; trials with the same fits are one value."""
+    own = {tuple(arm[trial].get("fit", trial) for arm in arms): value for trial, value in values.items()}
+    known = [value for value in own.values() if value is not None]
+    if not known:
+        return dict.fromkeys(("mean", "sd", "n", "low", "high"))
+    # Of two values Student's t is 13 times their spread: wider than all that is possible.
+    return summarise(known) | (dict.fromkeys(("low", "high")) if len(known) < FEWEST_TRIALS else {})
 
 
 def is_above(difference: Mapping[str, Any]) -> bool:
@@ -127,7 +143,7 @@ def is_above(difference: Mapping[str, Any]) -> bool:
     Its 95 % interval over people does and, where there are three trials or more, that over trials too.
     """
     trials, low = difference["over_trials"], difference["low"]
-    return low is not None and low > 0 and ((trials["n"] or 0) < 3 or trials["low"] > 0)
+    return low is not None and low > 0 and (trials["low"] is None or trials["low"] > 0)
 
 
 def above_from(differences: Mapping[int, Mapping[str, Any] | None]) -> int | None:

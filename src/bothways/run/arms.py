@@ -1,5 +1,7 @@
 """The arms of `bothways eeg compare`: each is trained on a split's training people and scores its tested ones."""
 
+import difflib
+import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -391,3 +393,21 @@ ARMS: dict[str, Arm] = {
 CONTROLS = tuple(name for name, arm in ARMS.items() if not arm.pretrained)
 TRIVIAL = ("chance", "majority")
 """Controls that need no signal."""
+
+
+def check_asked(arms: Sequence[str], seeds: int, rates: Sequence[float]) -> None:
+    """Checks what arms are measured with.
+
+    Raises:
+        UserError: no such arm (the nearest is named), no seed, or a rate that is none.
+    """
+    for name in arms:
+        if name not in ARMS:
+            near = difflib.get_close_matches(name, ARMS, n=1, cutoff=0.4)
+            hint = f", did you mean {near[0]}?" if near else ""
+            raise UserError(f"--arm: expected arms of {', '.join(ARMS)}, got {name}{hint}")
+    if seeds < 1:
+        raise UserError(f"--seeds: expected 1 or more, got {seeds}")
+    if not rates or not all(0 < rate < math.inf for rate in rates):
+        got = ", ".join(f"{rate:g}" for rate in rates) or "none"
+        raise UserError(f"--rate: expected multiples of the recipe's learning rate, above 0, got {got}")

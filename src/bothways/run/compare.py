@@ -37,7 +37,7 @@ from bothways.evaluation import (
 )
 from bothways.files import check_output, locked, read_json, write_json, write_text
 from bothways.report import write_report
-from bothways.run.arms import ARMS, CONTROLS, TRIVIAL, Trial
+from bothways.run.arms import ARMS, CONTROLS, TRIVIAL, Trial, check_asked
 from bothways.run.common import (
     Sources,
     check_contract,
@@ -77,6 +77,8 @@ class _Plan:
 
     out: Path
     trials: list[Trial]
+    """Those that are asked for, then those that the folder was asked for earlier."""
+    n_asked: int
     classes: list[str]
     overlaps: list[dict[str, Any]]
     notes: list[str] = field(default_factory=list)
@@ -102,7 +104,8 @@ def compare(
     (people are tested about equally often; where they have not all the same classes, parts have them as alike as can
     be). With split files trial i has the i-th of them, in turns, and seed i.
     Every training has the same steps and tries the same learning rates; the one that is best on the validation
-    people counts. What is finished is kept in `out` and not done again; `seeds` and `arms` may grow.
+    people counts. What is finished is kept in `out` and not done again; `seeds` and `arms` may grow, and the
+    result is of all that is finished there, asked for this time or not.
 
     Args:
         start: a pretrained run, or one for each split file; `scratch`: controls alone.
@@ -130,15 +133,10 @@ def compare(
     """
     out = Path(out)
     starts = [start] if isinstance(start, str | Path) else list(start)
-    unknown = [name for name in arms if name not in ARMS]
-    if unknown or not starts or seeds < 1 or not rates or min(rates) <= 0:
-        raise UserError(
-            f"compare: expected arms of {', '.join(ARMS)}, a start, 1 seed or more and rates above 0, got arms "
-            f"{', '.join(arms) or 'all'}, {len(starts)} starts, {seeds} seeds, rates {', '.join(map(str, rates))}"
-        )
+    check_asked(arms, seeds, rates)
     if join().size > 1:
         raise UserError("compare: runs in one process, got several; start it without torchrun")
-    if len(starts) not in (1, len(splits)):
+    if not starts or len(starts) not in (1, len(splits)):
         raise UserError(
             f"--from: expected one run, or one for each of the {len(splits)} split files, got {len(starts)}; a run for "
             "each split is one that has not seen the split's tested people"
@@ -164,8 +162,8 @@ def compare(
         if None in runs:
             notes += [f"no {ARMS[name].title}: no pretrained run is given" for name in wanted if ARMS[name].pretrained]
             wanted = [name for name in wanted if not ARMS[name].pretrained]
-        done, failed, seconds = _do(plan, wanted)
-        result = _result(plan, wanted, done, failed, seconds)
+        failed = _do(plan, wanted)
+        result = _result(plan, failed)
         write_json(out / RESULT, result)
         write_report(page(result), out / PAGE)
     return result
@@ -206,7 +204,9 @@ def _plan(
     windows = eeg.cut_windows(store, settings.windows, labels=given, rules=settings.labels)
     windows = windows.select(windows.label >= 0)
     first = settings.training.seed
-    drawn = trial_splits(windows, settings, split_files, seeds)
+    n_asked = max(seeds, len(split_files))
+    n_trials = max(n_asked, 0 if overwrite else _begun(out).get("trials", 0))
+    drawn = trial_splits(windows, settings, split_files, n_trials)
     neutral = {"labelled_subjects": 0}
     if not split_files:
         neutral |= {n: FinetuneConfig.model_fields[n].default for n in ("train_fraction", "validation_fraction")}
@@ -242,7 +242,7 @@ def _plan(
         plans.append(told)
         earlier = None if run is None else load_manifest(run)
         overlaps.append({"split": number, **pretraining_overlap(earlier, store, told["split"]["test"], split)})
-    write_json(out / MANIFEST, {"kind": "compare", "depends_on": depends_on})
+    write_json(out / MANIFEST, {"kind": "compare", "depends_on": depends_on, "trials": n_trials})
     classes: list[str] = plans[0]["classes"]
     everybody = {name for told in plans for part in PARTS for name in told["split"][part]}
     windows = _kept(of_subjects(windows, everybody), classes, Sources(store, settings.patches))
@@ -268,7 +268,7 @@ def _plan(
                 folder=out / "runs",
             )
         )
-    return _Plan(out, trials, classes, overlaps, notes)
+    return _Plan(out, trials, n_asked, classes, overlaps, notes)
 
 
 def trial_splits(
@@ -309,12 +309,7 @@ def _checked(out: Path, mine: dict[str, Any], overwrite: bool) -> dict[str, Any]
         for entry in out.iterdir():
             if entry.name != "lock":
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-    if not (out / MANIFEST).is_file():
-        return mine
-    theirs = read_json(out / MANIFEST)
-    if not isinstance(theirs, dict) or theirs.get("kind") != "compare":
-        raise UserError(f"{out}: expected a folder of compare, got something else; choose another --out")
-    had = theirs["depends_on"]
+    had = _begun(out).get("depends_on", mine)
     n = min(len(had["splits"]), len(mine["splits"]))  # more seeds may bring more splits
     before, now = ({**one, "splits": one["splits"][:n]} for one in (had, mine))
     if differing := list(_differences(before, now)):
@@ -323,6 +318,14 @@ def _checked(out: Path, mine: dict[str, Any], overwrite: bool) -> dict[str, Any]
             "--out, or pass --overwrite to begin anew"
         )
     return max(had, mine, key=lambda one: len(one["splits"]))
+
+
+def _begun(out: Path) -> dict[str, Any]:
+    """Reads what the folder depends on and the number of trials that it was asked for; of a new one, nothing."""
+    theirs = read_json(out / MANIFEST) if (out / MANIFEST).is_file() else {"kind": "compare"}
+    if not isinstance(theirs, dict) or theirs.get("kind") != "compare":
+        raise UserError(f"{out}: expected a folder of compare, got something else; choose another --out")
+    return theirs
 
 
 def _differences(theirs: Any, mine: Any, name: str = "") -> Iterator[str]:
@@ -335,17 +338,17 @@ def _differences(theirs: Any, mine: Any, name: str = "") -> Iterator[str]:
         yield f"{name}: {short[0]}, now {short[1]}"
 
 
-def _do(plan: _Plan, wanted: Sequence[str]) -> tuple[dict[str, Any], dict[str, dict[str, str]], float]:
-    """Does what is not done yet; returns what is: arm -> trial -> what it gave, what failed, seconds."""
-    done: dict[str, dict[str, Any]] = {name: {} for name in wanted}
+def _do(plan: _Plan, wanted: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Does what is asked for and not done yet; returns what failed: arm -> trial -> reason."""
     failed: dict[str, dict[str, str]] = {}
     reasons: dict[Path, str] = {}
-    files = {(name, trial.name): _file(plan, name, trial) for name in wanted for trial in plan.trials}
+    asked = plan.trials[: plan.n_asked]
+    files = {(name, trial.name): _file(plan, name, trial) for name in wanted for trial in asked}
     left = {file for file in files.values() if not file.is_file()}
     n_done, total = 0, len(left)
     took: dict[bool, list[float]] = {True: [], False: []}  # trainings last long, other arms do not
     for name in wanted:
-        for trial in plan.trials:
+        for trial in asked:
             file = files[name, trial.name]
             if file in left:
                 to_come = [arm for arm, _ in {one: key for key, one in files.items() if one in left}.values()]
@@ -367,9 +370,30 @@ def _do(plan: _Plan, wanted: Sequence[str]) -> tuple[dict[str, Any], dict[str, d
                 n_done += 1
             if file in reasons:
                 failed.setdefault(name, {})[trial.name] = reasons[file]
-            else:
-                done[name][trial.name] = read_json(file)
-    return done, failed, sum(read_json(file)["seconds"] for file in {*files.values()} - reasons.keys())
+    return failed
+
+
+def _finished(plan: _Plan) -> tuple[list[Trial], dict[str, dict[str, Any]], list[str]]:
+    """Reads all that is finished.
+
+    Returns the trials (of those not asked for now the ones with a result of their own), arm -> trial -> what it gave
+    and the `fit` that it is of, and a note of results that are of no trial.
+    """
+    there = {path for path in (plan.out / "arms").glob("*/*.json") if path.parent.name in ARMS}
+    trials: list[Trial] = []
+    counted: set[Path] = set()
+    for i, trial in enumerate(plan.trials):
+        own = {_file(plan, name, trial) for name in ARMS} & there
+        if i < plan.n_asked or own - counted:
+            trials.append(trial)
+            counted |= own
+    done: dict[str, dict[str, Any]] = {}
+    for name in ARMS:
+        for trial in trials:
+            if (file := _file(plan, name, trial)) in there:
+                done.setdefault(name, {})[trial.name] = read_json(file) | {"fit": file.stem}
+    unused = f"{len(there - counted)} finished results in {plan.out / 'arms'} are of other split files: not told here"
+    return trials, done, [unused] if there - counted else []
 
 
 def _say_where(n_done: int, total: int, took: dict[bool, list[float]], to_come: Sequence[str], what: str) -> None:
@@ -411,23 +435,28 @@ def _scored(name: str, trial: Trial) -> dict[str, Any]:
     }
 
 
-def _result(
-    plan: _Plan, wanted: Sequence[str], done: dict[str, Any], failed: dict[str, dict[str, str]], seconds: float
-) -> dict[str, Any]:
-    there = {name: trials for name, trials in done.items() if trials}
+def _result(plan: _Plan, failed: dict[str, dict[str, str]]) -> dict[str, Any]:
+    trials, there, unused = _finished(plan)
     compared = side_by_side(there, CONTROLS, TRIVIAL)
-    notes = [*plan.notes, *(note for trials in done.values() for one in trials.values() for note in one["notes"])]
-    for name, trials in failed.items():
-        reasons = list(dict.fromkeys(trials.values()))
-        notes.append(f"no {ARMS[name].title} in {len(trials)} of {len(plan.trials)} trials: {'; '.join(reasons)}")
+    notes = [*plan.notes, *(note for of in there.values() for one in of.values() for note in one["notes"]), *unused]
+    for name, done in there.items():
+        if len(done) + len(failed.get(name, ())) < len(trials):
+            notes.append(
+                f"{ARMS[name].title} has {len(done)} of {len(trials)} trials, so its means are of other people or fits "
+                f"than those of the rest; --arm {name} --seeds {len(trials)} adds what it lacks"
+            )
+    splits = {int(trial.split.stem) for trial in trials}
+    for name, lacking in failed.items():
+        reasons = list(dict.fromkeys(lacking.values()))
+        notes.append(f"no {ARMS[name].title} in {len(lacking)} of {len(trials)} trials: {'; '.join(reasons)}")
     if any(value is None for arm in compared["arms"].values() for value in arm["trials"].values()):
         notes.append("the tested people of a split have one class only: its balanced accuracy is undefined")
     return {
         "out": str(plan.out),
         "classes": plan.classes,
-        "seeds": len(plan.trials),
-        "splits": len(plan.overlaps),
-        "trials": [{"name": trial.name, "split": int(trial.split.stem), "seed": trial.seed} for trial in plan.trials],
+        "seeds": len(trials),
+        "splits": len(splits),
+        "trials": [{"name": trial.name, "split": int(trial.split.stem), "seed": trial.seed} for trial in trials],
         "arms": {
             name: {
                 "title": ARMS[name].title,
@@ -441,9 +470,9 @@ def _result(
         "differences": compared["differences"],
         "every_control": compared["every_control"],
         "failed": failed,
-        "pretraining_overlap": plan.overlaps,
+        "pretraining_overlap": [one for one in plan.overlaps if one["split"] in splits],
         "notes": list(dict.fromkeys(notes)),
-        "seconds": seconds,
+        "seconds": sum({(name, e["fit"]): e["seconds"] for name in there for e in there[name].values()}.values()),
     }
 
 

@@ -28,7 +28,8 @@ def page(result: dict[str, Any]) -> dict[str, Any]:
                 "chance": 1 / len(result["classes"]),
                 "splits": names,
                 "arms": [{"label": arms[name]["title"], "values": v} for name, v in whole.items() if name != "chance"],
-                "caption": f"One dot for each of {len(names)} trials; a trial is a split and a seed.",
+                "caption": f"One dot for each of {len(names)} trials; a trial is a split and a seed."
+                + (" Arms that lack a trial are in the table alone." if len(whole) < len(shown) else ""),
             }
         )
     sections.append(
@@ -48,8 +49,9 @@ def page(result: dict[str, Any]) -> dict[str, Any]:
                 for arm in arms.values()
             ],
             "best": {"over trials": "max", "mean over people": "max"},
-            "caption": "Balanced accuracy. Over trials: of those in which it is defined; they share people, so the "
-            "interval is too narrow. Over people: classes weigh the same, the recall of each is that of the people who "
+            "caption": "Balanced accuracy. Over trials: of those in which it is defined; what the seed does not change "
+            "counts once for each split; they share people, so the interval, told from three on, is too narrow. "
+            "Over people: classes weigh the same, the recall of each is that of the people who "
             "have it, each by the mean over the trials; the interval is Student's t.",
         }
     )  # fmt: skip

@@ -51,7 +51,8 @@ def label_page(result: dict[str, Any]) -> dict[str, Any]:
                 for row in sizes
                 for arm in row["arms"].values()
             ],
-            "caption": "Balanced accuracy. Trials share people, so the interval over trials is too narrow.",
+            "caption": "Balanced accuracy. Trials: what the seed does not change counts once for each split; they "
+            "share people, so their interval, told from three on, is too narrow.",
         },
     ]  # fmt: skip
     if pairs:

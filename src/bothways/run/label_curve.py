@@ -4,6 +4,7 @@ OUT/people-N/     a folder of `compare` with N labelled people: splits (who they
 OUT/curve.json    the result, and OUT/report.html the same as a page
 """
 
+import json
 import shutil
 import sys
 from collections.abc import Sequence
@@ -16,8 +17,9 @@ from bothways.errors import UserError
 from bothways.evaluation import Split, above_from, check_classes, person_of
 from bothways.files import check_output, locked, read_json, write_json
 from bothways.report import write_report
-from bothways.run.arms import ARMS
+from bothways.run.arms import check_asked
 from bothways.run.compare import RATES, compare, trial_splits
+from bothways.run.compare import RESULT as COMPARED
 from bothways.run.curve_page import label_page, said_above
 from bothways.run.finetune import SCRATCH
 from bothways.run.targets import need_classes
@@ -46,7 +48,8 @@ def label_curve(
 
     In each trial (a split and a seed, see `compare`) the labelled people of a smaller number are among those of a
     larger one, and have the classes as alike as can be. Validation people are as many at every number. What is
-    finished is kept in `out` and not done again; `people`, `seeds` and `arms` may grow.
+    finished is kept in `out` and not done again; `people`, `seeds` and `arms` may grow, and the result is of all that
+    is finished there with the same settings, asked for this time or not.
 
     Args:
         start: as `compare` takes it; so are `data`, `labels`, `recipe`, `changes`, `splits`, `seeds` and `rates`.
@@ -73,10 +76,7 @@ def label_curve(
         Interrupted: a signal came; what was finished is kept.
     """
     out, wanted = Path(out), tuple(arms) or CURVE_ARMS
-    if unknown := [name for name in wanted if name not in ARMS]:
-        raise UserError(f"label curve: expected arms of {', '.join(ARMS)}, got {', '.join(unknown)}")
-    if seeds < 1:
-        raise UserError(f"label curve: expected 1 seed or more, got {seeds}")
+    check_asked(wanted, seeds, rates)
     begun = not overwrite and (out / MANIFEST).is_file()
     if begun and read_json(out / MANIFEST).get("kind") != "label_curve":
         raise UserError(f"{out}: expected a folder of a label curve, got something else; choose another --out")
@@ -101,10 +101,30 @@ def label_curve(
                 start, data, labels, out / f"people-{n}", recipe=recipe, splits=splits, seeds=seeds, rates=rates,
                 arms=wanted, changes=[*changes, f"labelled_subjects={n}"],
             )  # fmt: skip
-        result = _result(out, results, notes)
+        earlier, left_out = _earlier(out, numbers)
+        result = _result(out, dict(sorted({**earlier, **results}.items())), [*notes, *left_out])
         write_json(out / RESULT, result)
         write_report(label_page(result), out / PAGE)
     return result
+
+
+def _earlier(out: Path, numbers: Sequence[int]) -> tuple[dict[int, dict[str, Any]], list[str]]:
+    """Reads the comparisons with other numbers of people that are finished; notes those with other settings."""
+
+    def depends_on(n: int) -> tuple[dict[str, Any], set[str]]:
+        had = read_json(out / f"people-{n}" / MANIFEST)["depends_on"]
+        return had, {json.dumps([one["validation"], one["test"]]) for one in had.pop("splits")}
+
+    (now, tested), found, notes = depends_on(numbers[0]), {}, []
+    for file in sorted(out.glob(f"people-*/{COMPARED}")):
+        if (n := int(file.parent.name.removeprefix("people-"))) in numbers:
+            continue
+        had, theirs = depends_on(n)
+        if had == now and (theirs <= tested or tested <= theirs):  # more seeds have more splits
+            found[n] = read_json(file)
+        else:
+            notes.append(f"{file.parent} was made with other settings or data: not told here")
+    return found, notes
 
 
 def _numbers(
@@ -150,6 +170,10 @@ def _result(out: Path, results: dict[int, dict[str, Any]], notes: list[str]) -> 
         for note in one["notes"]:
             said.setdefault(note, []).append(str(n))
     notes = [*notes, *(n if len(of) == len(results) else f"with {', '.join(of)}: {n}" for n, of in said.items())]
+    trials = {n: one["seeds"] for n, one in results.items()}
+    if len(set(trials.values())) > 1:
+        told = ", ".join(f"{seeds} with {n}" for n, seeds in trials.items())
+        notes.append(f"not as many trials at every number of people: {told}")
     validation = sorted({len(_split(out, max(results), trial).validation) for trial in last["trials"]})
     if validation != [0]:
         counts = " or ".join(map(str, validation))
@@ -171,7 +195,7 @@ def _result(out: Path, results: dict[int, dict[str, Any]], notes: list[str]) -> 
     result = {
         "out": str(out),
         "classes": last["classes"],
-        "seeds": last["seeds"],
+        "seeds": max(trials.values()),
         "people": list(results),
         "sizes": sizes,
         "above_from": {
