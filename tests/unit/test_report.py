@@ -291,6 +291,7 @@ def test_the_time_of_a_hypnogram_is_in_minutes_or_hours() -> None:
 
 
 def test_numbers_as_they_are_written() -> None:
+    assert plots.number(-2.08e-17) == "0"
     assert [plots.number(v) for v in (None, 3, 1234.0, -0.5, 1e-7, 0.98765)] == [
         "–",
         "3",

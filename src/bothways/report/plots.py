@@ -14,11 +14,16 @@ ENDS = ("low", "high")
 ROW = 28
 """Height of one channel in pixels."""
 
+ROUNDING = 1e-15
+"""What is smaller is what differences of equal numbers leave."""
+
 
 def number(value: Number | None, digits: int = 3) -> str:
     """Writes a number for reading: whole ones in full, others with `digits` significant digits."""
     if value is None:
         return "–"
+    if abs(value) < ROUNDING:
+        return "0"
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}".replace(",", "\u202f").replace("-", "−")
     text = f"{value:.{digits}g}"
