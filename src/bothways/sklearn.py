@@ -370,8 +370,9 @@ class EEGClassifier(ClassifierMixin, BaseEstimator):
             )
         missing = np.isnan(recording.data_uv).reshape(len(recording.ch_names), len(owners), -1)
         if missing.any():
-            told = f"{int(missing.any((0, 2)).sum())} of {len(owners)} trials hold NaN, {int(missing.sum())}"
-            warnings.warn(f"{told} of {missing.size} samples: patches with some are not used", BothwaysWarning, 4)
+            n, samples = int(missing.any((0, 2)).sum()), f"{int(missing.sum())} of {missing.size} samples"
+            hidden = "a patch with more than a quarter missing is hidden, else they count as 0"
+            warnings.warn(f"{n} of {len(owners)} trials hold NaN, {samples}: {hidden}", BothwaysWarning, stacklevel=4)
         return source
 
     def _say(self, recording: eeg.Recording, store: eeg.Store) -> None:

@@ -368,7 +368,7 @@ def test_missing_samples_are_said_once(options: dict[str, Any]) -> None:
     holed[2, 1, 30:40] = holed[5, 0, 7] = np.nan
     data = epochs_of(holed, Y) if not options else holed
     estimator = EEGClassifier(mode="frozen", changes=SMALL, **options)
-    told = "2 of 18 trials hold NaN, 11 of 28800 samples: patches with some are not used"
+    told = "2 of 18 trials hold NaN, 11 of 28800 samples: a patch with more than a quarter missing is hidden"
     for call in (lambda: estimator.fit(data, Y), lambda: estimator.predict(data)):
         with pytest.warns(BothwaysWarning, match=told) as said:
             call()
