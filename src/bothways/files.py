@@ -223,6 +223,10 @@ def new_folder(out: Path, *, overwrite: bool = False, temporary: Path | None = N
                 raise
             shutil.rmtree(old)
         sync_to_disk(out.parent)
+    except OSError as problem:
+        if problem.filename is None:  # of a full disk a write does not say where
+            problem.filename = str(out)
+        raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -205,6 +205,8 @@ class EEGClassifier(ClassifierMixin, BaseEstimator):
     def predict(self, X: Any, groups: Any = None) -> np.ndarray:
         """Returns the most probable label of each trial; for the arguments see `fit`.
 
+        Channels of Epochs are put in the order of `fit` by their names.
+
         Raises:
             InputError: X is not as it was in `fit`, or a trial holds nothing usable.
         """
@@ -235,21 +237,37 @@ class EEGClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         X = self._trials(X)
         check_consistent_length(X, groups)
+        if not eeg.is_epochs(X):
+            self._check_shape(X)
+        with _for_scikit_learn():
+            recording = self._as_fitted(eeg.read_trials(X, self.ch_names, self.sfreq_hz, self.unit))
+            self._check_shape(X)
+            owners = self._owners(len(X), None if groups is None else np.asarray(groups))
+            return self._logits_of(self._source(self.model_, recording, owners))
+
+    def _check_shape(self, X: Any) -> None:
         if self._shape(X) != (self.n_chans_, self.n_times_):
             raise InputError(
                 f"expected trials of {self.n_chans_} channels and {self.n_times_} samples as in fit, got "
                 "{} and {}; cut them alike".format(*self._shape(X))
             )
-        with _for_scikit_learn():
-            recording = eeg.read_trials(X, self.ch_names, self.sfreq_hz, self.unit)
-            if (recording.file_names, recording.sfreq_hz) != (self.ch_names_, self.sfreq_hz_):
-                raise InputError(
-                    f"expected the channels and the rate of fit ({', '.join(self.ch_names_[:4])}, … at "
-                    f"{self.sfreq_hz_:g} Hz), got others ({', '.join(recording.file_names[:4])}, … at "
-                    f"{recording.sfreq_hz:g} Hz); pick and resample them alike"
-                )
-            owners = self._owners(len(X), None if groups is None else np.asarray(groups))
-            return self._logits_of(self._source(self.model_, recording, owners))
+
+    def _as_fitted(self, recording: eeg.Recording) -> eeg.Recording:
+        """Returns trials with their channels in the order of `fit`."""
+        if recording.sfreq_hz != self.sfreq_hz_:
+            raise InputError(
+                f"expected the rate of fit, {self.sfreq_hz_:g} Hz, got {recording.sfreq_hz:g} Hz; resample them alike"
+            )
+        if recording.file_names == self.ch_names_:
+            return recording
+        lacking, other = (
+            ", ".join(name for name in some if name not in those)
+            for some, those in ((self.ch_names_, recording.file_names), (recording.file_names, self.ch_names_))
+        )
+        if lacking or other or len(recording.file_names) != len(self.ch_names_):
+            said = [f"{what} {names}" for what, names in (("without", lacking), ("with", other)) if names]
+            raise InputError(f"expected the channels of fit, got trials {' and '.join(said)}; pick them alike")
+        return eeg.in_channel_order(recording, self.ch_names_)
 
     def _logits_of(self, source: eeg.WindowSource) -> np.ndarray:
         if self.probe_ is None:
@@ -350,6 +368,11 @@ class EEGClassifier(ClassifierMixin, BaseEstimator):
                 f"trial {unusable[0]}: holds no usable patch ({len(unusable)} of {len(owners)} trials do not); leave "
                 "such trials out"
             )
+        missing = np.isnan(recording.data_uv).reshape(len(recording.ch_names), len(owners), -1)
+        if missing.any():
+            n, samples = int(missing.any((0, 2)).sum()), f"{int(missing.sum())} of {missing.size} samples"
+            hidden = "a patch with more than a quarter missing is hidden, else they count as 0"
+            warnings.warn(f"{n} of {len(owners)} trials hold NaN, {samples}: {hidden}", BothwaysWarning, stacklevel=4)
         return source
 
     def _say(self, recording: eeg.Recording, store: eeg.Store) -> None:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bothways import run
+from bothways.cli.printing import print_evaluation, print_windows
 from bothways.errors import UserError
 from people import CHANNELS, TINY, alpha_uv
 from recordings import write_edf
@@ -43,7 +44,7 @@ def tuned(bursts: dict[str, Path], out: Path, *changes: str) -> dict[str, Any]:
     return run.finetune("scratch", bursts["store"], bursts["labels"], out, changes=[*SETTINGS, *changes])
 
 
-def test_moments_are_found(bursts: dict[str, Path], tmp_path: Path) -> None:
+def test_moments_are_found(bursts: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = tuned(bursts, tmp_path / "run", 'task="moment"', 'labels.background="rest"', "training.steps=150")
     assert told["classes"] == ["burst", "rest"]
     counted = told["windows"]["test"]
@@ -59,6 +60,12 @@ def test_moments_are_found(bursts: dict[str, Path], tmp_path: Path) -> None:
     assert "--event-rule merge_s=" in note
     assert burst["sensitivity"]["mean"] > 0.9  # within the tolerance of 30 s before and 60 s after
     assert burst["pooled"]["uncovered_s"] == 0
+    capsys.readouterr()
+    print_windows(told)
+    print_evaluation(found)
+    out = capsys.readouterr().out
+    assert f", moments: {counted['burst']} burst, {counted['rest']} rest" in out
+    assert "windows: " not in out
 
 
 @pytest.mark.slow
@@ -72,7 +79,9 @@ def test_time_without_a_window_is_no_time_without_false_alarms(bursts: dict[str,
     assert pooled["false_alarms_per_24h"] == pytest.approx(pooled["n_false"] / (70 * n / 86400))
 
 
-def test_an_event_is_found_with_its_onset_and_end(bursts: dict[str, Path], tmp_path: Path) -> None:
+def test_an_event_is_found_with_its_onset_and_end(
+    bursts: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     tuned(bursts, tmp_path / "run", 'task="event"', "training.steps=250", "windows.jitter_s=2")
     found = run.evaluate(tmp_path / "run")
     assert found["classes"] == ["burst", "nothing"]
@@ -80,6 +89,11 @@ def test_an_event_is_found_with_its_onset_and_end(bursts: dict[str, Path], tmp_p
     assert spans["n"] > 4
     assert spans["onset_error_s"] <= 1
     assert spans["overlap"] > 0.6
+    capsys.readouterr()
+    found["model"]["spans"] = {"n": 1, "onset_error_s": 0.5, "end_error_s": 2.0, "overlap": None}
+    print_evaluation(found)
+    out = capsys.readouterr().out
+    assert "onset and end of 1 event: median error 0.5 s and 2 s, mean overlap –\n" in out
 
 
 def test_what_a_task_needs_is_said(bursts: dict[str, Path], tmp_path: Path) -> None:

@@ -157,3 +157,41 @@ def test_labels_without_an_example() -> None:
         multilabel_metrics(np.array([[2]]), np.zeros((1, 1)), ["a"])
     with pytest.raises(ValueError, match=r"\[n 2\]"):
         multilabel_metrics(np.array([[1]]), np.zeros((1, 1)), ["a", "b"])
+
+
+def test_macro_figures_are_over_the_same_labels_for_all_scores() -> None:
+    """One arm cries wolf of a label that nobody has, the other never; one never dares a label that is there."""
+    labels = np.array([[1, 0, 1, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 0, 1, 1]])
+    names = ["seizure", "nowhere", "everywhere", "spike"]
+    quiet = np.where(labels, 0.9, 0.1)
+    wolf = quiet.copy()
+    wolf[:, 1] = [0.8, 0.2, 0.2, 0.2]
+    timid = np.where([True, True, True, False], quiet, 0.1)
+    told = {name: multilabel_metrics(labels, one, names) for name, one in [("q", quiet), ("w", wolf), ("t", timid)]}
+    assert told["q"]["macro"] == told["w"]["macro"] == dict.fromkeys(told["q"]["macro"], 1.0)
+    assert told["w"]["labels"]["nowhere"]["f1"] == 0.0
+    assert told["t"]["macro"] == {
+        "auroc": 0.75, "auprc": 0.75, "precision": pytest.approx(2 / 3), "recall": pytest.approx(2 / 3),
+        "f1": pytest.approx(2 / 3),
+    }  # fmt: skip
+    left_out = {name: why for name, why in told["q"]["undefined"].items() if name.endswith("in macro")}
+    assert left_out == {
+        "nowhere in macro": "it is known to be there nowhere, so no macro figure counts it",
+        "everywhere in macro": "it is known to be there everywhere, so macro auroc and auprc leave it out",
+    }
+    nobody = multilabel_metrics(np.zeros((2, 1)), np.ones((2, 1)), ["a"])
+    assert nobody["macro"]["f1"] is None
+    assert nobody["undefined"]["f1 of macro"] == "no label is known to be there"
+
+
+def test_macro_intervals_are_of_draws_that_hold_every_label() -> None:
+    labels, scores = findings(100, seed=3)
+    labels[:, 2] = np.arange(100) < 20  # of two people in ten
+    subjects = np.repeat(np.arange(10), 10)
+    wolf, silent = scores.copy(), scores.copy()
+    wolf[:, 2], silent[:, 2] = 1.0, 0.0
+    n = [
+        multilabel_metrics(labels, one, list("abc"), subjects, n_bootstrap=60)["intervals"]["macro f1"]["resamples"]
+        for one in (wolf, silent)
+    ]
+    assert n[0] == n[1] < 60

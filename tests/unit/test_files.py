@@ -357,3 +357,13 @@ def test_a_fork_does_not_keep_a_lock(tmp_path: Path) -> None:
     finally:
         os.close(wake)
         os.close(awake)
+
+
+def test_a_full_disk_is_that_of_the_folder_that_was_written(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space") as caught, new_folder(tmp_path / "out"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert caught.value.filename == str(tmp_path / "out")
+    with pytest.raises(OSError, match="No space") as caught, new_folder(tmp_path / "out"):
+        raise OSError(errno.ENOSPC, "No space left on device", "scratch")
+    assert caught.value.filename == "scratch"
+    assert not list(tmp_path.iterdir())

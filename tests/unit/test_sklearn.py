@@ -344,5 +344,32 @@ def test_other_trials_than_in_fit() -> None:
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         fitted.fit(X, Y[:-1])
     of_epochs = EEGClassifier(mode="frozen", changes=SMALL).fit(epochs_of(X, Y), Y)
-    with pytest.raises(InputError, match="the channels and the rate of fit"):
+    with pytest.raises(InputError, match="expected the rate of fit, 200 Hz, got 250 Hz"):
         of_epochs.predict(epochs_of(X, Y, hz=250.0))
+    lacking = epochs_of(X, Y).drop_channels([CHANNELS[1]])
+    with pytest.raises(InputError, match=f"expected the channels of fit, got trials without {CHANNELS[1]}; pick"):
+        of_epochs.predict(lacking)
+    renamed = epochs_of(X, Y).rename_channels({CHANNELS[0]: "Fz", CHANNELS[1]: "Pz"})
+    with pytest.raises(InputError, match=f"without {CHANNELS[0]}, {CHANNELS[1]} and with Fz, Pz; pick them alike"):
+        of_epochs.predict(renamed)
+
+
+def test_channels_of_epochs_are_put_in_the_order_of_fit() -> None:
+    epochs = epochs_of(X, Y)
+    fitted = EEGClassifier(mode="frozen", changes=(*SMALL[:4], 'patches.features=["samples"]')).fit(epochs, Y)
+    turned = epochs.copy().reorder_channels(CHANNELS[::-1])
+    np.testing.assert_array_equal(fitted.decision_function(turned), fitted.decision_function(epochs))
+    assert turned.ch_names == list(CHANNELS[::-1])
+
+
+@pytest.mark.parametrize("options", [ARRAY, {}], ids=["array", "epochs"])
+def test_missing_samples_are_said_once(options: dict[str, Any]) -> None:
+    holed = X.copy()
+    holed[2, 1, 30:40] = holed[5, 0, 7] = np.nan
+    data = epochs_of(holed, Y) if not options else holed
+    estimator = EEGClassifier(mode="frozen", changes=SMALL, **options)
+    told = "2 of 18 trials hold NaN, 11 of 28800 samples: a patch with more than a quarter missing is hidden"
+    for call in (lambda: estimator.fit(data, Y), lambda: estimator.predict(data)):
+        with pytest.warns(BothwaysWarning, match=told) as said:
+            call()
+        assert len(said) == 1

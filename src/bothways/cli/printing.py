@@ -33,9 +33,10 @@ def checked_row(r: dict[str, Any]) -> dict[str, str]:
     why = Counter(reason.removesuffix(", not scalp EEG") for reason in r["left_out"].values()).most_common()
     left_out = [f"{n} {reason}" for reason, n in why[:2]] + ([f"{len(why) - 2} more kinds"] if len(why) > 2 else [])
     problems = dict.fromkeys([*filter(None, [reason]), *(note["code"].replace("_", " ") for note in r["notes"])])
+    amplitude = "" if r["amplitude_uv"] is None else number(r["amplitude_uv"])
     values = (
         r["format"], f"{len(r['ch_names'])}{bad}", ", ".join(left_out), f"{r['sfreq_hz']:g}", f"{r['duration_s']:g}",
-        str(len(r["segments"]) - 1), str(r["n_events"]), number(r["amplitude_uv"]), ", ".join(problems),
+        str(len(r["segments"]) - 1), str(r["n_events"]), amplitude, ", ".join(problems),
     )  # fmt: skip
     return shown | dict(zip(CHECKED, values))
 
@@ -81,13 +82,19 @@ def print_windows(plan: dict[str, Any]) -> None:
     """Prints how many windows of each class the people of each part have; a class that one lacks shows as 0."""
     people = [(part, person, counts) for part, those in plan["counts"].items() for person, counts in those.items()]
     columns = list(people[0][2]) if "target" in plan else plan["classes"]
-    table = new_table("part", "person", *columns, title="windows")
+    things = things_of(plan.get("task"))
+    table = new_table("part", "person", *columns, title=things)
     for part, person, counts in people:
         table.add_row(part, person, *(f"{counts[name]:.4g}" for name in columns))
     out.print(table)
     for part, counts in plan["windows"].items():
         shown = ", ".join(f"{n:.4g} {name}" for name, n in counts.items())
-        out.print(f"{part}: {counted(len((plan['split'] or plan['counts'])[part]), *PEOPLE)}, windows: {shown}")
+        out.print(f"{part}: {counted(len((plan['split'] or plan['counts'])[part]), *PEOPLE)}, {things}: {shown}")
+
+
+def things_of(task: str | None) -> str:
+    """Returns what a task counts."""
+    return "moments" if task == "moment" else "windows"
 
 
 def print_loaded(report: dict[str, list[str]] | None, what: str = "weights") -> None:
@@ -121,7 +128,7 @@ def print_evaluation(result: dict[str, Any]) -> None:
         )  # fmt: skip
     out.print(table)
     support = ", ".join(f"{n} {name}" for name, n in result["model"]["support"].items())
-    out.print(f"{counted(result['model']['n_subjects'], *PEOPLE)}, windows: {support}")
+    out.print(f"{counted(result['model']['n_subjects'], *PEOPLE)}, {things_of(result['task'])}: {support}")
     why = (result["model"]["interval"] or {}).get("note") or result["model"]["undefined"].get("intervals")
     if why:
         out.print(f"95 % over people: {why}")
@@ -156,6 +163,11 @@ def print_evaluation(result: dict[str, Any]) -> None:
         n_true = f"{found['pooled']['n_found']} of {found['pooled']['n_reference']} found"
         out.print(
             f"events {name} ({rules}; {n_true}; mean of {counted(found['n_subjects'], *PEOPLE)}): {', '.join(told)}"
+        )
+    if spans := result["model"].get("spans"):
+        out.print(
+            f"onset and end of {counted(spans['n'], 'event', 'events')}: median error {number(spans['onset_error_s'])} "
+            f"s and {number(spans['end_error_s'])} s, mean overlap {number(spans['overlap'])}"
         )
     if sleep := result["sleep"]:
         print_sleep(sleep)
@@ -238,9 +250,10 @@ def print_sleep(sleep: dict[str, Any]) -> None:
     """Prints the agreement of sleep stages, over all windows, by person and stage by stage."""
     own = sleep["kappa_subjects"]
     by_person = "" if own is None else f", by person {number(own['mean'])}{between(own)}"
-    stages = ", ".join(f"{name} {number(one['f1']) or '–'}" for name, one in sleep["stages"].items())
-    kappa = number(sleep["kappa"]) or "undefined"
-    out.print(f"sleep stages: kappa {kappa}{by_person}, macro-F1 {number(sleep['macro_f1'])}; F1 {stages}")
+    stages = ", ".join(f"{name} {number(one['f1'])}" for name, one in sleep["stages"].items())
+    out.print(
+        f"sleep stages: kappa {number(sleep['kappa'])}{by_person}, macro-F1 {number(sleep['macro_f1'])}; F1 {stages}"
+    )
 
 
 def print_temperature(t: dict[str, Any]) -> None:
@@ -338,7 +351,7 @@ def print_compared(result: dict[str, Any]) -> None:
     """Prints what `compare` found: arms, differences to the strongest control, what each was given."""
     table = new_table(
         "balanced accuracy", "over trials", "n", "95 %", "over people", "95 %", "fitted", "encoder",
-        title=f"{result['seeds']} trials, {result['splits']} splits",
+        title=f"{counted(result['seeds'], 'trial', 'trials')}, {counted(result['splits'], 'split', 'splits')}",
     )  # fmt: skip
     for arm in result["arms"].values():
         trials, people = arm["over_trials"], arm["over_people"]
@@ -390,8 +403,8 @@ def counted(n: int, one: str, several: str) -> str:
 
 
 def number(value: float | None) -> str:
-    """Returns three digits of a number; of none, nothing."""
-    return "" if value is None else f"{value:.3g}"
+    """Returns three digits of a number; of what is undefined, a dash."""
+    return "–" if value is None else f"{value:.3g}"
 
 
 def new_table(*columns: str, title: str | None = None) -> Table:

@@ -39,7 +39,7 @@ from bothways.eeg.scan import Found, LeftOut, as_paths, ends_with, load, scan
 from bothways.eeg.store import CLIP, Store, StoredRecording
 from bothways.eeg.targets import indicators, number_text, numbers, set_in
 from bothways.eeg.tracks import labelled_moments, windows_with_events
-from bothways.eeg.trials import hold_trials, is_epochs, read_trials, said_of
+from bothways.eeg.trials import hold_trials, in_channel_order, is_epochs, read_trials, said_of
 from bothways.eeg.windows import cut_windows, labelled_seconds
 
 __all__ = [
@@ -86,6 +86,7 @@ __all__ = [
     "from_braindecode",
     "from_mne",
     "hold_trials",
+    "in_channel_order",
     "in_other_unit",
     "indicators",
     "is_epochs",

@@ -88,6 +88,24 @@ def read_trials(
     return replace(first, data_uv=data_uv, segments=_one_after_another(lengths, first.sfreq_hz))
 
 
+def in_channel_order(recording: Recording, file_names: Sequence[str]) -> Recording:
+    """Returns a recording with its channels in the order of their names, which are no others than its own, each once.
+
+    Args:
+        recording: of `read_trials`.
+        file_names: the names in the order that is wanted.
+    """
+    rows = [recording.file_names.index(name) for name in file_names]
+    return replace(
+        recording,
+        data_uv=np.asarray(recording.data_uv)[rows],
+        ch_names=[recording.ch_names[row] for row in rows],
+        file_names=list(file_names),
+        positions=recording.positions[rows],
+        file_units=[recording.file_units[row] for row in rows] if recording.file_units else [],
+    )
+
+
 def _without_times(recording: Recording) -> Recording:
     """Leaves out what is only said of where pieces lie in time: trials are apart by themselves."""
     return replace(recording, notes=[note for note in recording.notes if note.code not in _OF_TIME])

@@ -33,7 +33,8 @@ def classification_metrics(
 
     Returns:
         `n`, `classes`, `support` (class -> windows), `accuracy`, `balanced_accuracy` (mean recall of the classes
-        that occur; None where there is one alone), `macro_f1` (over classes that occur or are predicted), `kappa`
+        that occur; None where there is one alone), `macro_f1` (as scikit-learn has it over classes that occur or are
+        predicted: one that does not occur counts as 0 for whom predicts it, and not for others), `kappa`
         (Cohen's), `auroc` and `auprc` (average precision; of the second of two classes, of more the mean of one
         against the rest), `confusion` [k k] (row = truth), `per_class` (class -> `n`, `n_predicted`, `precision`,
         `recall`, `f1`, `auroc`, `auprc`), of probabilities also `log_loss` (natural), `balanced_log_loss` (the mean

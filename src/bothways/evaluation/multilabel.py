@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int, Num
 
 from bothways.errors import UserError
 from bothways.evaluation.splits import Names
-from bothways.evaluation.tally import interval_of, ranking, resamples, too_few
+from bothways.evaluation.tally import RANKED, interval_of, ranking, resamples, too_few
 
 Values = dict[str, np.ndarray]
 EACH = ("auroc", "auprc", "precision", "recall", "f1")
@@ -37,11 +37,13 @@ def multilabel_metrics(
 
     Returns:
         `n`, `labels` (name -> `n` (known), `n_positive`, `auroc`, `auprc`, `precision`, `recall`, `f1`), `macro` (of
-        each of the last five the mean over the labels in which it is defined), `micro` (of all known labels as if they
-        were one), `exact_match` (share of the windows with all labels right, of those with all known), `n_exact` (how
-        many those are), `threshold` (of each label), `n_subjects`, `intervals` (`macro auroc` … `exact match` ->
-        `low`, `high`, `resamples`: 95 %, percentiles, subjects drawn anew; none below
-        five, below ten with a `note`) and `undefined` (what is None -> why).
+        each of the last five the mean over the same labels whatever the scores: those that are there somewhere, for
+        `auroc` and `auprc` not everywhere; a precision of one predicted nowhere counts as 0; which labels are left out
+        is in `undefined`), `micro` (of all known labels as if they were one), `exact_match` (share of the windows with
+        all labels right, of those with all known), `n_exact` (how many those are), `threshold` (of each label),
+        `n_subjects`, `intervals` (`macro auroc` … `exact match` -> `low`, `high`, `resamples`: 95 %, percentiles,
+        subjects drawn anew; none below five, below ten with a `note`) and `undefined` (what is None, or left out of the
+        macro figures -> why).
 
     Raises:
         UserError: no label is known.
@@ -78,17 +80,21 @@ def multilabel_metrics(
 
     def told(values: Values, of: str) -> dict[str, float | None]:
         found = {name: None if np.isnan(value[0]) else float(value[0]) for name, value in values.items()}
-        undefined.update({f"{name} of {of}": WHY[name] for name, value in found.items() if value is None})
+        why = MACRO_WHY if of == "macro" else WHY
+        undefined.update({f"{name} of {of}": why[name] for name, value in found.items() if value is None})
         return found
 
-    defined = {name: [c for c in range(k) if not np.isnan(columns[c][name][0])] for name in EACH}
+    n_known, n_positive = known.sum(0), positive.sum(0)
+    held = [c for c in range(k) if n_positive[c]]
+    told_apart = [c for c in held if n_positive[c] < n_known[c]]
+    averaged = {name: told_apart if name in RANKED else held for name in EACH}
     result: dict[str, Any] = {
         "n": len(labels),
         "labels": {
-            name: {"n": int(known[:, c].sum()), "n_positive": int(positive[:, c].sum()), **told(columns[c], name)}
+            name: {"n": int(n_known[c]), "n_positive": int(n_positive[c]), **told(columns[c], name)}
             for c, name in enumerate(names)
         },
-        "macro": told(_macro(columns, defined, 1), "macro"),
+        "macro": told(_macro(columns, averaged, 1), "macro"),
         "micro": told(micro, "micro"),
         "exact_match": None if np.isnan(exact[0]) else float(exact[0]),
         "n_exact": int(known.all(1).sum()),
@@ -97,6 +103,11 @@ def multilabel_metrics(
         "intervals": None,
         "undefined": undefined,
     }
+    for c, name in enumerate(names):
+        if c not in held:
+            undefined[f"{name} in macro"] = "it is known to be there nowhere, so no macro figure counts it"
+        elif c not in told_apart:
+            undefined[f"{name} in macro"] = "it is known to be there everywhere, so macro auroc and auprc leave it out"
     if result["exact_match"] is None:
         undefined["exact match"] = "no window has all labels known"
     if len(people) < 2:
@@ -106,7 +117,7 @@ def multilabel_metrics(
         undefined["intervals"] = why
         return result
     columns, micro, exact = measured(times := resamples(len(people), seed, n_bootstrap))
-    drawn = {f"macro {name}": values for name, values in _macro(columns, defined, len(times)).items()}
+    drawn = {f"macro {name}": values for name, values in _macro(columns, averaged, len(times)).items()}
     drawn |= {f"micro {name}": values for name, values in micro.items()} | {"exact match": exact}
     result["intervals"] = {name: interval_of(values, len(people)) for name, values in drawn.items()}
     return result
@@ -119,6 +130,10 @@ WHY = {
     "recall": "it is known to be there nowhere",
     "f1": "it is there nowhere and predicted nowhere",
 }
+
+MACRO_WHY = dict.fromkeys(EACH, "no label is known to be there") | dict.fromkeys(
+    RANKED, "no label is known to be there in some and not in others"
+)
 
 
 def _of_entries(
@@ -141,9 +156,16 @@ def _of_entries(
     }
 
 
-def _macro(columns: list[Values], defined: dict[str, list[int]], n: int) -> Values:
-    """Averages over the labels in which a metric is defined of the windows as they are; NaN where one is not then."""
-    return {
-        name: np.mean([columns[c][name] for c in which], axis=0) if which else np.full(n, np.nan)
-        for name, which in defined.items()
-    }
+def _macro(columns: list[Values], averaged: dict[str, list[int]], n: int) -> Values:
+    """Averages over labels that do not depend on the scores; NaN in a draw that one of them is nowhere in."""
+    macro = {}
+    for name, which in averaged.items():
+        # What is predicted nowhere has no precision; left out, it would flatter who never dares it.
+        values = [
+            columns[c][name]
+            if name in RANKED
+            else np.where(np.isnan(columns[c]["recall"]), np.nan, np.nan_to_num(columns[c][name]))
+            for c in which
+        ]
+        macro[name] = np.mean(values, axis=0) if which else np.full(n, np.nan)
+    return macro

@@ -65,7 +65,7 @@ def evaluate_target(opened: Tested, target: Target, part: str) -> dict[str, Any]
         notes.append(f"{len(gone)} of the {part} people have no window in {store.path}: {', '.join(gone[:8])}")
     if target.kind == "several" and not truth.any(0).all():
         absent = [name for name, n in zip(target.names, truth.sum(0).tolist()) if not n]
-        notes.append(f"the {part} people have no window of {', '.join(absent)}: the figures say nothing about it")
+        notes.append(f"the {part} people have no window of {', '.join(absent)}: no macro figure counts it")
     try:
         patches = control_patches(store, training, opened.patches)
         seen, asked = (band_powers(store, patches, windows) for windows in (training, tested))

@@ -100,7 +100,7 @@ def finetune(
     Returns:
         Known before the first step, and all of a dry run: `target` (only of numbers and of several classes at once, see
         `config.LabelConfig.kind`: `kind`, and of a number its `name` and the training windows' `mean` and `sd`),
-        `classes`, `split`, `without_windows` (who is left out of it, per part), `windows` (per part and class),
+        `classes`, `task`, `split`, `without_windows` (who is left out of it, per part), `windows` (per part and class),
         `counts` (per part, subject and class), `pretraining_overlap` (how what the weights were trained on before
         touches the validation people, see `leaks.pretraining_overlap`; None without them), `notes`. After it: `run`,
         `finished_before` (it was there already, nothing was done), `from`, `load_report`, `parameters`, `seconds`,
@@ -159,7 +159,7 @@ def finetune(
     if dry_run and split is None and len(people) < needed:
         notes.append(f"a split needs {needed} people or more, got {len(people)} with labels; add people to train")
         notes += guessed_subjects(store, set(people))
-        return _announced({"all": people}, things, classes, notes, None, {}, target)
+        return _announced({"all": people}, things, classes, notes, task, None, {}, target)
     chosen, without, suspicions = _split(store, things, settings, split, target)
     notes += suspicions
     notes += absent_notes(without, LABELLED)
@@ -177,7 +177,7 @@ def finetune(
             notes.append(f"the {part} subjects have no {thing} of {', '.join(lacking)}{then}")
     notes += guessed_subjects(store, {*chosen.train, *chosen.validation, *chosen.test})
     parts = {part: getattr(chosen, part) for part in PARTS}
-    plan = _announced(parts, things, classes, notes, asdict(chosen), without, target)
+    plan = _announced(parts, things, classes, notes, task, asdict(chosen), without, target)
     if chosen.validation:
         plan["pretraining_overlap"] = pretraining_overlap(earlier, store, chosen.validation, chosen)
     if dry_run:
@@ -283,6 +283,7 @@ def _announced(
     windows: eeg.Windows,
     classes: list[str],
     notes: list[str],
+    task: str,
     split: dict[str, Any] | None,
     absent: dict[str, list[str]],
     target: Target | None,
@@ -295,6 +296,7 @@ def _announced(
     return {
         **({} if target is None else {"target": target.told()}),
         "classes": classes,
+        "task": task,
         "split": split,
         "without_windows": absent,
         "windows": {part: counted["classes"] for part, counted in per_part.items()},
