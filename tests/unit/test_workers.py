@@ -67,8 +67,10 @@ def running(pid: int) -> bool:
 
 SLEEPER = """
 import sys
+import signal
 from bothways.workers import in_processes
 from test_workers import work
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 for _ in in_processes(work, ["sleep " + path for path in sys.argv[1:]], 2):
     pass
 """
