@@ -80,13 +80,19 @@ def few_people(
     return result | {"seconds": time.monotonic() - started}
 
 
+def written(value: float | None, form: str = ".3f") -> str:
+    """Writes a number; a dash where there is none, e.g. an interval of one person."""
+    return "–" if value is None else format(value, form)
+
+
 def show(result: dict[str, Any]) -> None:
     """Prints a line for each number of people."""
     for row in result["sizes"]:
-        arms = "  ".join(f"{name} {arm['over_people']['mean']:.3f}" for name, arm in row["arms"].items())
+        arms = "  ".join(f"{name} {written(arm['over_people']['mean'])}" for name, arm in row["arms"].items())
         print(f"{row['people']} labelled people: {arms}")
-        for control, d in row["differences"]["finetuned"].items():
-            print(f"   fine-tuned - {control}: {d['mean']:+.3f} [{d['low']:+.3f}, {d['high']:+.3f}]")
+        for control, d in row["differences"].get("finetuned", {}).items():
+            mean, low, high = (written(d[name], "+.3f") for name in ("mean", "low", "high"))
+            print(f"   fine-tuned - {control}: {mean} [{low}, {high}]")
     print(f"{result['seconds']:.0f} s; page: {result['out']}/report.html")
 
 

@@ -51,7 +51,10 @@ def asleep(chain: Chain, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_page_says_what_the_result_says(chain: Chain) -> None:
     result = {**chain.results["evaluate"], "notes": ["nobody was asked"]}
     page = evaluation_page(result)
-    first = page["sections"][0]
+    warning, first = page["sections"][:2]
+    assert result["pretraining_overlap"]["kind"] == "same recording"
+    assert warning["title"] == "Not unseen"
+    assert warning["paragraphs"][0].startswith(f"The weights were trained on {result['split']['test'][0]}")
     rows = {row[0]: row for row in first["rows"]}
     assert list(rows) == ["this run", "chance", "majority", "band power", "frozen probe"]
     assert first["columns"][:4] == ["", "balanced accuracy", "95 % over people", "accuracy"]

@@ -90,6 +90,15 @@ def test_too_little_background_takes_no_event() -> None:
     assert arrange([], [], [Piece(1, 0, 9, "task")], generator("test", 1)) == []
 
 
+def test_no_event_lies_between_stretches_of_calibration() -> None:
+    calm = [Piece(0, 0, 9, "calm"), Piece(0, 20, 29, "calm"), Piece(0, 40, 49, "calm")]
+    rest, events = [Piece(0, 10 * i, 10 * i + 9, "rest") for i in range(5, 11)], [Piece(1, 0, 9, "task")] * 9
+    for seed in range(50):
+        order = arrange(calm, rest, events, generator("test", seed))
+        assert order[:3] == calm
+        assert [piece.label for piece in order].count("task") == 3  # of the 6 places behind the last calm one
+
+
 def test_only_what_holds_a_signal_is_used() -> None:
     data_uv = np.random.default_rng(0).normal(0, 10, (3, 1000))
     data_uv[:, 900:] = 7.0  # held, as padding is

@@ -46,7 +46,7 @@ def test_c_is_chosen_on_the_validation_people() -> None:
         return x
 
     training, validation = features(labels, 1.0), features(asked, 1.0)
-    chosen = fit_logistic(training, labels, 2, c=LOGISTIC_C, validation=(validation, asked))
+    chosen = fit_logistic(training, labels, 2, c=LOGISTIC_C, validation=(validation, asked, np.repeat(["a", "b"], 100)))
     balanced = {}
     for c in LOGISTIC_C:
         right = fit_logistic(training, labels, 2, c=c).scores(validation).argmax(1) == asked

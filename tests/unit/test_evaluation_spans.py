@@ -69,3 +69,12 @@ def test_no_event_in_any_window() -> None:
     found = span_metrics(np.zeros((2, 2), int), sure, ["burst", "nothing"], ["a", "b"], patch_s=1.0, event=0)
     assert found["spans"] == {"n": 0, "onset_error_s": None, "end_error_s": None, "overlap": None}
     assert found["confusion"] == [[0, 0], [0, 2]]
+
+
+def test_of_many_moments_the_edges_are_found_too() -> None:
+    probabilities = np.full((2, 2, 201), 1e-4)
+    for row, (first, last) in enumerate([(31, 90), (148, 149)]):
+        probabilities[row, 0, first] = probabilities[row, 1, last] = 0.9
+    spans, certainty = best_spans(probabilities / probabilities.sum(2, keepdims=True))
+    assert spans.tolist() == [[31, 90], [148, 149]]
+    assert certainty.min() > 0.99

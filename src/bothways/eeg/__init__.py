@@ -15,6 +15,7 @@ from bothways.eeg.export import (
 )
 from bothways.eeg.labels import (
     EVENTS,
+    NO_CLASS,
     Span,
     Spans,
     Windows,
@@ -48,6 +49,7 @@ __all__ = [
     "EDF_YEARS",
     "EVENTS",
     "MOST_MISSING",
+    "NO_CLASS",
     "SCALE_SAMPLES",
     "TEN_TWENTY",
     "Baselines",

@@ -103,17 +103,19 @@ def arrange(
 ) -> list[Piece]:
     """Returns an order: calibration first, then background in drawn order, and events in drawn places within.
 
-    There is background at both ends and between any two events, and at least as many sham joins as events: of the
-    B - 1 places between B pieces without an event at most half are filled. Events for which there is no place are left
+    There is background at both ends of what follows the calibration and between any two events, and at least as many
+    sham joins as events: of the places between pieces, none of which lies within the calibration, at most half are
+    filled. Events for which there is no place are left
     out, which ones is drawn.
     """
     order = [*calibration, *(background[i] for i in draw.permutation(len(background)))]
-    places = max(len(order) - 1, 0)
+    first = max(len(calibration) - 1, 0)  # behind it: an event between stretches of rest would be taken for rest
+    places = max(len(order) - 1 - first, 0)
     n = min(len(events), places // 2)
     chosen = [events[i] for i in draw.permutation(len(events))[:n]]
     after = np.sort(draw.permutation(places)[:n]).tolist()
     for place, event in reversed(list(zip(after, chosen))):
-        order.insert(place + 1, event)
+        order.insert(first + place + 1, event)
     return order
 
 

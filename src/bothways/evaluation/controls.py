@@ -102,7 +102,7 @@ def fit_logistic(
     n_classes: int,
     *,
     c: float | Sequence[float] = 0.01,
-    validation: tuple[Float[np.ndarray, "m d"], Int[np.ndarray, "m"]] | None = None,
+    validation: tuple[Float[np.ndarray, "m d"], Int[np.ndarray, "m"], Names] | None = None,
 ) -> LinearControl:
     """Fits standardisation and a logistic regression in which every class weighs the same.
 
@@ -112,7 +112,7 @@ def fit_logistic(
         n_classes: k.
         c: inverse strength of the penalty; several (`LOGISTIC_C`): the one that is best on validation (see
             `how_good`), the strongest penalty among equals.
-        validation: features and labels of other people; needed to choose `c`.
+        validation: features, labels and subjects of other people; needed to choose `c`.
 
     Raises:
         UserError: one class only, or nobody to choose `c` by.
@@ -125,9 +125,9 @@ def fit_logistic(
         return fitted[0]
     if validation is None:
         raise UserError("logistic regression: choosing C needs validation people, got none; fix one C")
-    asked, truth = validation
+    asked, truth, subjects = validation
     names = [str(index) for index in range(n_classes)]
-    return max(fitted, key=lambda one: how_good(classification_metrics(truth, one.scores(asked), names)))
+    return max(fitted, key=lambda one: how_good(classification_metrics(truth, one.scores(asked), names, subjects)))
 
 
 def _logistic(

@@ -9,6 +9,8 @@ from jaxtyping import Float, Int
 from bothways.evaluation.metrics import classification_metrics
 from bothways.evaluation.splits import Names
 
+MOST_EDGES = 64
+"""Moments of a window whose spans are all laid over each other; the work grows with their fourth power."""
 _AT_ONCE = 1024
 """Rows whose spans are in memory at a time."""
 
@@ -83,9 +85,25 @@ def span_metrics(
 def _best(
     probabilities: Float[np.ndarray, "n 2 M"],
 ) -> tuple[Int[np.ndarray, "n 2"], Float[np.ndarray, " n"]]:
-    """`best_spans` of some rows: each span that there can be is laid over all others."""
+    """`best_spans` of some rows: each span that there can be is laid over all others.
+
+    Of more than `MOST_EDGES` moments, stretches of several are laid over each other, and the edges are then the
+    likeliest moments in the first and the last stretch.
+    """
+    n, m = len(probabilities), probabilities.shape[2] - 1
+    if m > MOST_EDGES:
+        step = -(-m // MOST_EDGES)
+        first_of = np.arange(0, m, step)
+        inner = probabilities[:, :, 1:]
+        joined = np.concatenate([probabilities[:, :, :1], np.add.reduceat(inner, first_of, axis=2)], axis=2)
+        coarse, certainty = _best(joined)
+        fine = np.empty_like(coarse)
+        for row, (a, b) in enumerate(coarse - 1):
+            begin = first_of[a] + int(inner[row, 0, first_of[a] : first_of[a] + step].argmax())
+            least = max(begin, first_of[b])
+            fine[row] = begin, least + int(inner[row, 1, least : first_of[b] + step].argmax())
+        return fine + 1, certainty
     start, end = probabilities[:, 0, 1:], probabilities[:, 1, 1:]
-    n, m = start.shape
     spans = np.triu(start[:, :, None] * end[:, None, :]).reshape(n, m * m)
     first, last = np.divmod(np.arange(m * m), m)
     best, most = np.zeros((n, 2), dtype=np.int64), np.full(n, -1.0)

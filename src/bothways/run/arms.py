@@ -142,7 +142,7 @@ def _logistic(trial: Trial, features: Sequence[np.ndarray], what: str) -> Scored
     """Fits to the features of `_linear`; one C, or the best on the people by whom others choose their rate."""
     training, tested, *choose = features
     c = LOGISTIC_C if choose else 0.01
-    validation = (choose[0], trial.validation.label) if choose else None
+    validation = (choose[0], trial.validation.label, trial.validation.subject.tolist()) if choose else None
     fitted = fit_logistic(training, trial.training.label, len(trial.classes), c=c, validation=validation)
     tried = ", ".join(f"{one:g}" for one in LOGISTIC_C)
     given = f"C of {tried}, the best on the validation people" if choose else "C 0.01"

@@ -11,6 +11,7 @@ from bothways import eeg
 from bothways.config import PatchConfig
 from bothways.errors import UserError
 from bothways.evaluation import (
+    SZCORE,
     EventRules,
     chance,
     classification_metrics,
@@ -39,7 +40,7 @@ from bothways.run.evaluate_target import evaluate_target
 from bothways.run.evaluation_page import evaluation_page
 from bothways.run.leaks import pretraining_overlap
 from bothways.run.target_page import target_page
-from bothways.run.targets import target_of_model
+from bothways.run.targets import SAID, target_of_model
 from bothways.run.tasks import event_scores, labelled, measured, merged_notes, probabilities, rules_of, told
 from bothways.run.tested import EVALUATION, frozen_encoder, open_tested
 from bothways.training import cls_features, infer
@@ -100,6 +101,8 @@ def evaluate(
 def _evaluate(run: str | Path, data: str | Path | None, part: str, scoring: EventRules) -> dict[str, Any]:
     opened = open_tested(run, data, part)
     if (target := target_of_model(opened.model)) is not None:
+        if scoring != SZCORE:
+            raise UserError(f"--event-rule: {opened.run} tells {SAID[target.kind]}, no events; leave it out")
         return evaluate_target(opened, target, part)
     run, manifest, settings, split = opened.run, opened.manifest, opened.settings, opened.split
     store, model, windows, tested, notes = opened.store, opened.model, opened.windows, opened.tested, opened.notes

@@ -38,13 +38,14 @@ def evaluation_page(result: Mapping[str, Any]) -> dict[str, Any]:
     part = {"test": "People never seen", "validation": "Validation people"}.get(result["part"], result["part"])
     model = result["model"]
     sections = [
+        *seen_before(result),
         *_arms(result, part),
         *_differences(result.get("comparisons") or {}),
         *_people(result.get("levels") or {}, len(result.get("classes") or ())),
         *_levels(model, (result.get("levels") or {}).get("model") or {}),
         *_classes(model),
         *_reliability(result.get("temperature"), model),
-        *_events(result.get("events") or {}, model.get("spans")),
+        *_events(result.get("events") or {}, result.get("event_rules") or {}, model.get("spans")),
         *_sleep(result.get("sleep")),
         _facts(result),
     ]
@@ -57,6 +58,17 @@ def evaluation_page(result: Mapping[str, Any]) -> dict[str, Any]:
         "versions": {"bothways": __version__, "python": platform.python_version()},
         "sections": sections,
     }
+
+
+def seen_before(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Warns where the weights were trained on some of the people before."""
+    people = (result.get("pretraining_overlap") or {}).get("subjects")
+    if not people:
+        return []
+    told = f"The weights were trained on {', '.join(people)} before ({result['pretraining_overlap']['kind']})."
+    return [
+        {"kind": "text", "title": "Not unseen", "paragraphs": [f"{told} These are not figures of people never seen."]}
+    ]
 
 
 def _figures(metrics: Mapping[str, Any]) -> dict[str, float]:
@@ -97,9 +109,17 @@ def _arms(result: Mapping[str, Any], title: str) -> list[dict[str, Any]]:
                 for name, found in figures.items()
             ],
             "best": best,
-            "caption": "The interval is over people, drawn anew (bootstrap): a person's windows are alike.",
+            "caption": "The interval is over people, drawn anew (bootstrap): a person's windows are alike."
+            + _few(result["model"]),
         }
     ]  # fmt: skip
+
+
+def _few(model: Mapping[str, Any]) -> str:
+    """Says why there is no interval, or why it is too narrow."""
+    undefined = model.get("undefined") or {}
+    why = (model.get("interval") or {}).get("note") or undefined.get("intervals")
+    return f" 95 % over people: {why}." if why else ""
 
 
 def _differences(comparisons: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -232,19 +252,28 @@ def _reliability(temperature: Mapping[str, Any] | None, model: Mapping[str, Any]
     return [section]
 
 
-def _events(events: Mapping[str, Any], spans: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+def _events(
+    events: Mapping[str, Any], rules: Mapping[str, float], spans: Mapping[str, Any] | None
+) -> list[dict[str, Any]]:
     sections: list[dict[str, Any]] = []
+    said = ", ".join(f"{name} {value:g}" for name, value in rules.items())
     if events:
         sections.append(
             {
                 "kind": "table",
                 "title": "Events",
-                "columns": ["event", "people", *RATES.values()],
+                "columns": ["event", "people", "true", "found", *RATES.values()],
                 "rows": [
-                    [name, found["n_subjects"], *((found.get(rate) or {}).get("mean") for rate in RATES)]
+                    [
+                        name,
+                        found["n_subjects"],
+                        found["pooled"]["n_reference"],
+                        found["pooled"]["n_found"],
+                        *((found.get(rate) or {}).get("mean") for rate in RATES),
+                    ]
                     for name, found in events.items()
                 ],
-                "caption": "By SzCORE's rules; the mean of the people in whom it is defined.",
+                "caption": f"Rules: {said}. Rates are the mean of the people in whom they are defined.",
             }
         )
     if spans:

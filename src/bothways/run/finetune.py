@@ -31,6 +31,7 @@ from bothways.run.common import (
     fill_channels,
     fitted_batch,
     guessed_subjects,
+    label_sets,
     of_subjects,
     parameters_of,
     provenance,
@@ -76,7 +77,7 @@ def finetune(
     dry_run: bool = False,
     announce: Callable[[dict[str, Any]], None] | None = None,
 ) -> dict[str, Any]:
-    """Trains a label for each window, read from [CLS], on top of a pretrained encoder or from scratch.
+    """Trains what the labels ask (see `FinetuneConfig.task`) on top of a pretrained encoder or from scratch.
 
     A run that was stopped goes on when it is called again, to the same numbers as if it had not been.
 
@@ -329,7 +330,8 @@ def _split(
     notes = check_split(split, store)
     split, absent = split.among(windows.subject.tolist(), LABELLED)
     if settings.labelled_subjects:
-        split = few_subjects(split, settings.labelled_subjects, seed)
+        classes = label_sets(windows) if target is None else None  # as `compare` draws them
+        split = few_subjects(split, settings.labelled_subjects, seed, classes)
     return split, absent, notes
 
 

@@ -4,7 +4,7 @@ import csv
 import io
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -125,6 +125,9 @@ def paste(
     paths = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
     check_output(out, overwrite=overwrite, inputs=[*paths, labels, *([] if baseline is None else [baseline])])
     given = eeg.read_labels(labels)
+    lost = [row for row in given.rows if row.label and eeg.NO_CLASS.fullmatch(row.label)]
+    notes = [f"{len(lost)} rows have a label that is no class (n/a, …) and are left out"] if lost else []
+    given = replace(given, rows=[row for row in given.rows if row not in lost])
     kinds = {row.label for row in given.rows if row.label}
     if background not in kinds or len(kinds) < 2:
         raise UserError(
@@ -179,7 +182,7 @@ def paste(
             "classes": sorted(kinds),
             "recordings": made,
             "left_out": left_out,
-            "notes": [*(note.message for note in given.notes), *_dead_notes(people.values())],
+            "notes": [*notes, *(note.message for note in given.notes), *_dead_notes(people.values())],
         }
         write_json(folder / PASTED, result)
     return result

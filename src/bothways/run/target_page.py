@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bothways import __version__
+from bothways.run.evaluation_page import seen_before
 
 ARMS = {
     "model": "this run",
@@ -27,7 +28,7 @@ EACH = {"auroc": "AUROC", "auprc": "AUPRC", "precision": "precision", "recall": 
 def target_page(result: dict[str, Any]) -> dict[str, Any]:
     """Returns what `report.write_report` draws of an evaluation (see `evaluate_target`)."""
     kind = result["target"]["kind"]
-    sections = _of_number(result) if kind == "number" else _of_several(result)
+    sections = [*seen_before(result), *(_of_number(result) if kind == "number" else _of_several(result))]
     sections.append(
         {
             "kind": "facts",
@@ -136,7 +137,8 @@ def _of_several(result: dict[str, Any]) -> list[dict[str, Any]]:
                  span((m["intervals"] or {}).get("macro auroc"))]
                 for arm, level, m in rows(result)
             ],
-            "caption": "Macro: the mean over the classes in which it is defined. All right: every class of a window.",
+            "caption": "Macro: the mean over the classes that these people have; one that is never predicted has a "
+            "precision of 0 in it. All right: every class of a window.",
         },
     ]  # fmt: skip
 

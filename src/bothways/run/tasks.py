@@ -170,7 +170,7 @@ def merged_notes(events: Mapping[str, Any], rules: EventRules) -> list[str]:
         f"events {name}: merge_s {rules.merge_s:g} makes {n['n_reference']} true events of {n['n_given']}, and "
         "anything near one finds it whole; for short events give --event-rule merge_s=… and after_s=…"
         for name, n in pooled.items()
-        if 2 * n["n_reference"] <= n["n_given"]
+        if 0 < 2 * n["n_reference"] <= n["n_given"]
     ]
 
 
