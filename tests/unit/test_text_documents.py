@@ -1,6 +1,7 @@
 """Documents of files and folders: where one ends, which encoding, what is said, what is skipped."""
 
 import json
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -233,6 +234,14 @@ def test_what_a_folder_holds(tmp_path: Path) -> None:
     assert texts == ["b.txt", "a/z.TXT"]
     assert [one["file"] for one in corpus.left_out] == ["link", "read.me"]
     assert [one.text for one in Documents([tmp_path / "read.me", tmp_path, tmp_path / "b.txt"])] == ["read.me", *texts]
+
+
+def test_names_that_are_no_unicode(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"na\xff.txt")).write_text("text")
+    (tmp_path / os.fsdecode(b"na\xfe.md")).write_text("text")
+    _, corpus = read(tmp_path)
+    assert [one.file for one in corpus.files] == ["na\\xff.txt"]
+    assert [one["file"] for one in corpus.left_out] == ["na\\xfe.md"]
 
 
 @pytest.mark.parametrize(("settings", "message"), [({}, "no text found"), ({"separator": "page"}, "got 'page'")])

@@ -11,7 +11,7 @@ from bothways.cli.printing import counted, out, print_json, print_notes
 text = typer.Typer(help="Text: files and folders in, a BERT of one's own out.", no_args_is_help=True)
 app.add_typer(text, name="text")
 Corpus = Annotated[
-    list[Path], typer.Argument(metavar="CORPUS…", help="Files, or folders: .txt .csv .tsv .jsonl .ndjson .parquet.")
+    list[Path], typer.Argument(metavar="CORPUS", help="Files, or folders: .txt .csv .tsv .jsonl .ndjson .parquet.")
 ]
 Separator = Annotated[
     str, typer.Option("--documents", help="What ends a document in plain text: a blank line, or the file: blank, file.")

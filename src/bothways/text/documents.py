@@ -141,7 +141,7 @@ class Documents:
                 raise UserError(f"{top}: expected a file or folder here, found none; check the path")
             for path in places:
                 alone = len(self.paths) == 1 and top.is_dir()
-                name = (path.relative_to(top) if alone else path).as_posix()
+                name = _printable(path.relative_to(top) if alone else path)
                 found.setdefault(os.path.realpath(path), (path, name, path.stat().st_size))
         return list(found.values())
 
@@ -149,7 +149,7 @@ class Documents:
         found: list[Path] = []
 
         def leave_out(path: Path, reason: str) -> None:
-            self.left_out.append({"file": path.relative_to(top).as_posix(), "reason": reason})
+            self.left_out.append({"file": _printable(path.relative_to(top)), "reason": reason})
 
         def unreadable(problem: OSError) -> None:
             leave_out(Path(problem.filename), plain_words(problem))
@@ -217,6 +217,11 @@ class Documents:
 
     def _note(self, code: str, message: str) -> None:
         self.notes.setdefault(code, []).append(message)
+
+
+def _printable(path: Path) -> str:
+    """Returns a name in Unicode, whatever bytes a file system has in it."""
+    return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
 
 
 _MESSAGES = {
