@@ -128,6 +128,7 @@ OURS = (
     "metrics.jsonl",
     "splits.json",
     "pasted.json",
+    "corpus.json",
 )
 """One of these lies in every folder that a command writes: only such a folder is ever replaced."""
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP}

@@ -23,6 +23,7 @@ from recordings import noise_uv, write_edf
 
 EEG = ("check", "paste", "prepare", "split", "pretrain", "finetune", "evaluate", "compare", "predict", "embed", "probe")
 CURVES = ("labels", "channels")
+TEXT = ("tokenizer",)
 Call = Callable[..., tuple[int, str, str]]
 
 
@@ -91,7 +92,13 @@ def test_the_script_is_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [*(f"eeg {name}" for name in EEG), *(f"eeg curve {name}" for name in CURVES), "walkthrough"]
+    "command",
+    [
+        *(f"eeg {name}" for name in EEG),
+        *(f"eeg curve {name}" for name in CURVES),
+        *(f"text {name}" for name in TEXT),
+        "walkthrough",
+    ],
 )
 def test_help_shows_an_example(bothways: Call, command: str) -> None:
     code, out, _ = bothways(*command.split(), "--help")
@@ -107,6 +114,9 @@ def test_every_command_is_a_function() -> None:
     functions = {*EEG, "label_curve", "channel_curve", "walkthrough"}
     assert {command.callback.__name__ for command in commands if command.callback} == functions
     assert {command.name for command in cli.curve.registered_commands} == set(CURVES)
+    of_text = {command.callback.__name__ for command in cli.text.registered_commands if command.callback}
+    assert of_text == set(TEXT)
+    functions |= {f"text_{name}" for name in TEXT}
     assert set(run.__all__) == {*functions, "Pretrained", "load_pretrained"}
 
 

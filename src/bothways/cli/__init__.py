@@ -1,9 +1,10 @@
-"""The command line: parse (`commands`, `closer`, `making`), call `run`, print (`printing`); `entry` runs it."""
+"""The command line: parse (`commands`, `text_commands`, …), call `run`, print (`printing`); `entry` runs it."""
 
 from bothways.cli.closer import curve
 from bothways.cli.commands import app, eeg
 from bothways.cli.entry import main
 from bothways.cli.making import paste
 from bothways.cli.printing import out
+from bothways.cli.text_commands import text
 
-__all__ = ["app", "curve", "eeg", "main", "out", "paste"]
+__all__ = ["app", "curve", "eeg", "main", "out", "paste", "text"]

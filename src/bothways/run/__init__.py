@@ -14,6 +14,7 @@ from bothways.run.pretrain import pretrain
 from bothways.run.pretrained import Pretrained, load_pretrained
 from bothways.run.probe import probe
 from bothways.run.split import split
+from bothways.run.text_tokenizer import text_tokenizer
 from bothways.run.walkthrough import walkthrough
 
 __all__ = [
@@ -32,5 +33,6 @@ __all__ = [
     "pretrain",
     "probe",
     "split",
+    "text_tokenizer",
     "walkthrough",
 ]

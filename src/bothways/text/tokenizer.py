@@ -22,7 +22,8 @@ MOST_BYTES, MOST_BYTES_A_TOKEN = 2**22, 256
 """Room in these files, and more for every token that the model knows."""
 MOST_SPARE = 128
 """Tables are padded to a multiple of 8 to 128 rows: only other numbers of them are told."""
-_SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+"""In BERT's order, which is that of their ids."""
 
 
 class Encoding(NamedTuple):
@@ -68,7 +69,7 @@ class Tokenizer:
         tokenizer.no_truncation()
         self._tokenizer, self._text = tokenizer, text
         self.mask_token = special["mask"]
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (vocab[special[name]] for name in _SPECIAL)
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (vocab[special[name]] for name in SPECIAL)
         self._named = torch.zeros(text.vocab_size, dtype=torch.bool)
         self._named[list(vocab.values())] = True
         if (empty := tokenizer.encode("").ids) != [self.cls_id, self.sep_id]:
@@ -131,7 +132,7 @@ def load_tokenizer(folder: Path, text: TextConfig) -> Tokenizer:
     if not isinstance(settings, dict):
         raise UserError(f"{folder / SETTINGS}: expected a JSON object, got {type(settings).__name__}; restore the file")
     most_bytes = MOST_BYTES + MOST_BYTES_A_TOKEN * text.vocab_size
-    special = {name: _written(settings.get(f"{name}_token") or default) for name, default in _SPECIAL.items()}
+    special = {name: _written(settings.get(f"{name}_token") or default) for name, default in SPECIAL.items()}
     if (folder / TOKENIZER).is_file():
         source, tokenizer = folder / TOKENIZER, _read_tokenizer(folder / TOKENIZER, settings, most_bytes)
     elif (folder / VOCAB).is_file():
@@ -194,12 +195,35 @@ def _build_tokenizer(
     lacking = [special[name] for name in ("unk", "sep", "cls") if special[name] not in vocab]
     if lacking:
         raise UserError(f"{folder / VOCAB}: expected the token {lacking[0]!r}, found none; add the model's own file")
+    return bert_tokenizer(
+        vocab,
+        special,
+        lowercase=lowers,
+        strip_accents=settings.get("strip_accents"),
+        chinese_apart=settings.get("tokenize_chinese_chars", True),
+    )
+
+
+def bert_tokenizer(
+    vocab: dict[str, int],
+    special: dict[str, str] = SPECIAL,
+    *,
+    lowercase: bool,
+    strip_accents: bool | None = None,
+    chinese_apart: bool = True,
+) -> tokenizers.Tokenizer:
+    """Makes BERT's tokenizer of the tokenizers library; a word of more than 100 characters is one unknown token.
+
+    Args:
+        vocab: token -> id, with the special tokens.
+        special: cls, sep and unk as they are written.
+        lowercase: whether texts are lower-cased.
+        strip_accents: whether they lose their accents; if none, when they are lower-cased, as BERT's do.
+        chinese_apart: whether each Chinese character is a word.
+    """
     tokenizer = tokenizers.Tokenizer(WordPiece(vocab, unk_token=special["unk"], max_input_chars_per_word=100))
     tokenizer.normalizer = BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
-        strip_accents=settings.get("strip_accents"),  # None: with lower-casing, as BERT does
-        lowercase=lowers,
+        clean_text=True, handle_chinese_chars=chinese_apart, strip_accents=strip_accents, lowercase=lowercase
     )
     tokenizer.pre_tokenizer = BertPreTokenizer()
     sep, cls = ((special[name], vocab[special[name]]) for name in ("sep", "cls"))

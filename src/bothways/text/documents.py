@@ -1,0 +1,233 @@
+"""Files and folders of text to documents, one at a time: plain text, CSV, TSV, JSON lines and Parquet."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bothways.errors import UserError, plain_words
+from bothways.text.encodings import check_encoding, find_encoding
+from bothways.text.tables import MOST_CHARACTERS, PARQUET, TABLES, clean, open_text, position, table_rows, text_column
+
+SEPARATORS = ("blank", "file")
+"""What ends a document in a plain text file: a blank line, or only the file's end."""
+SUFFIXES = frozenset({".txt", *TABLES})
+"""What a folder is searched for; a file that is named itself may have another suffix, and is plain text then."""
+
+
+class Document(NamedTuple):
+    """A document, and where it is from."""
+
+    text: str
+    """Lines ended by `\\n`; neither the first nor the last is blank."""
+    file: str
+    """As in `Documents.files`."""
+    line: int
+    """In a text file the line it begins on, in a table its row; both count from 1, a table's header is none."""
+
+
+@dataclass
+class SourceFile:
+    """One file and what was found in it.
+
+    Attributes:
+        file: the name: relative to the folder if that alone was given, else as it was reached.
+        encoding: as Python names it; none of Parquet.
+        column: of a table, where the text was.
+        documents: how many it holds.
+        empty: how many had nothing but white space, and were left out.
+    """
+
+    file: str
+    encoding: str | None = None
+    column: str | None = None
+    documents: int = 0
+    empty: int = 0
+
+
+@dataclass
+class Documents:
+    """The documents of files and folders; each iteration reads them anew, holding one at a time.
+
+    What is known of the files (`files`, `skipped`, `notes`) is that of the last iteration, as far as it went.
+
+    In plain text a blank line ends a document: one of nothing but white space, whatever the line's end. With
+    `separator="file"` each file is one document, and blank lines in it part its paragraphs. In a table each row is a
+    document. Control characters become a space. A document above `MOST_CHARACTERS` is cut at a line's end: memory stays
+    bounded.
+
+    Attributes:
+        paths: files, or folders that are searched for `SUFFIXES`.
+        separator: what ends a document in plain text, `blank` (line) or `file`.
+        column: of tables, the text's; if none, the only column of text, or `text`, or one called like it.
+        encoding: of all text files; if none, that of each is found.
+        files: what was read.
+        skipped: (file, reason) of what could not be.
+        left_out: (file, reason) of what the folders hold besides.
+        notes: a word for programs -> what was changed, guessed or looks wrong.
+        bytes_read: where the iteration stands, of `total_bytes`.
+    """
+
+    paths: Sequence[str | Path]
+    separator: str = "blank"
+    column: str | None = None
+    encoding: str | None = None
+    files: list[SourceFile] = field(default_factory=list, init=False)
+    skipped: list[dict[str, str]] = field(default_factory=list, init=False)
+    left_out: list[dict[str, str]] = field(default_factory=list, init=False)
+    notes: dict[str, list[str]] = field(default_factory=dict, init=False)
+    bytes_read: int = field(default=0, init=False)
+    total_bytes: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        """Looks for the files.
+
+        Raises:
+            UserError: a path that is not there, no file of text, or a setting that is none.
+        """
+        if self.separator not in SEPARATORS:
+            raise UserError(f"documents: expected {' or '.join(SEPARATORS)}, got {self.separator!r}")
+        try:
+            "".encode(self.encoding or "utf-8")
+        except LookupError:
+            raise UserError(
+                f"encoding: expected a name such as utf-8, utf-16 or cp1252, got {self.encoding!r}"
+            ) from None
+        self._found = self._search()
+        if not self._found:
+            places = ", ".join(str(path) for path in self.paths) or "no path"
+            raise UserError(f"{places}: no text found; expected files that end in {', '.join(sorted(SUFFIXES))}")
+        self.total_bytes = sum(size for _, _, size in self._found)
+
+    def __iter__(self) -> Iterator[Document]:
+        self.files, self.skipped, self.notes, self.bytes_read = [], [], {}, 0
+        before = 0
+        for path, name, size in self._found:
+            one = SourceFile(name)
+            try:
+                yield from self._of_file(path, one, before)
+            except UserError as problem:
+                reason = str(problem).removeprefix(f"{path}: ")
+                if one.documents:
+                    reason = f"{reason} (its first {one.documents:,} documents were read)"
+                self.skipped.append({"file": name, "reason": reason})
+            if one.documents or not (self.skipped and self.skipped[-1]["file"] == name):
+                self.files.append(one)
+            before += size
+            self.bytes_read = before
+
+    def summary(self) -> dict[str, Any]:
+        """Returns what the last iteration found, as plain values."""
+        return {
+            "documents": sum(one.documents for one in self.files),
+            "empty_documents": sum(one.empty for one in self.files),
+            "files": [asdict(one) for one in self.files],
+            "skipped": self.skipped,
+            "left_out": self.left_out,
+            "notes": self.notes,
+        }
+
+    def _search(self) -> list[tuple[Path, str, int]]:
+        """Returns (path, name, bytes) of each file once, in the order of the paths and then of the names."""
+        found: dict[str, tuple[Path, str, int]] = {}
+        for top in map(Path, self.paths):
+            if top.is_dir():
+                places = self._in_folder(top)
+            elif top.exists():
+                places = [top]
+            else:
+                raise UserError(f"{top}: expected a file or folder here, found none; check the path")
+            for path in places:
+                alone = len(self.paths) == 1 and top.is_dir()
+                name = _printable(path.relative_to(top) if alone else path)
+                found.setdefault(os.path.realpath(path), (path, name, path.stat().st_size))
+        return list(found.values())
+
+    def _in_folder(self, top: Path) -> list[Path]:
+        found: list[Path] = []
+
+        def leave_out(path: Path, reason: str) -> None:
+            self.left_out.append({"file": _printable(path.relative_to(top)), "reason": reason})
+
+        def unreadable(problem: OSError) -> None:
+            leave_out(Path(problem.filename), plain_words(problem))
+
+        for folder, folders, files in os.walk(top, onerror=unreadable):
+            links = [name for name in folders if (Path(folder) / name).is_symlink()]
+            folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in links)
+            for name in sorted([*files, *links]):
+                path = Path(folder) / name
+                if name.startswith("."):
+                    continue
+                if name in links or not path.is_file():
+                    leave_out(path, "a link to a folder, a broken link, or no plain file")
+                elif path.suffix.lower() not in SUFFIXES:
+                    leave_out(path, f"does not end in {', '.join(sorted(SUFFIXES))}")
+                else:
+                    found.append(path)
+        return found
+
+    def _of_file(self, path: Path, one: SourceFile, before: int) -> Iterator[Document]:
+        kind = path.suffix.lower()
+        if kind != PARQUET:
+            if self.encoding is not None:
+                check_encoding(path, self.encoding)
+            one.encoding = self.encoding or find_encoding(path)
+            if self.encoding is None and one.encoding in ("cp1252", "latin-1"):
+                self._note("encoding_guessed", f"{one.file}: is not UTF-8; read as {one.encoding}, which is a guess")
+        counts: Counter[str] = Counter()
+        if kind in TABLES:
+            one.column = text_column(path, one.encoding, self.column)
+            parts = table_rows(path, one.encoding, one.column, counts)
+        else:
+            parts = self._plain(path, one, counts)
+        for text, line, at in parts:
+            one.documents += bool(text)
+            one.empty += not text
+            self.bytes_read = before + at
+            if text:
+                yield Document(text, one.file, line)
+        for code, message in _MESSAGES.items():
+            if counts[code]:
+                self._note(code, f"{one.file}: {message.format(counts[code])}")
+
+    def _plain(self, path: Path, one: SourceFile, counts: Counter[str]) -> Iterator[tuple[str, int, int]]:
+        """Yields (text, first line, bytes read) of each document; of a file without any, one empty text."""
+        lines: list[str] = []
+        size = number = first = documents = 0
+        assert one.encoding is not None
+        with open_text(path, one.encoding) as file:
+            while line := file.readline(MOST_CHARACTERS):
+                number += 1
+                blank = not (line := clean(line, counts))
+                cut = size > MOST_CHARACTERS
+                if lines and (cut or (blank and self.separator == "blank")):
+                    counts["long_document"] += cut
+                    documents += 1
+                    yield "\n".join(lines).rstrip(), first, position(file)
+                    lines, size = [], 0
+                if lines or not blank:
+                    first = first if lines else number
+                    lines.append(line)
+                    size += len(line) + 1
+            if lines or not documents:
+                yield "\n".join(lines).rstrip(), first, position(file)
+
+    def _note(self, code: str, message: str) -> None:
+        self.notes.setdefault(code, []).append(message)
+
+
+def _printable(path: Path) -> str:
+    """Returns a name in Unicode, whatever bytes a file system has in it."""
+    return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
+
+
+_MESSAGES = {
+    "control_characters": "{} control characters became spaces",
+    "replacement_characters": "{} characters were lost before (U+FFFD stands in the file)",
+    "long_document": "a document of more than " + f"{MOST_CHARACTERS:,}" + " characters was cut, {} times",
+    "bad_rows": "{} rows were left out: no JSON, no text in the column, or half a character",
+    "literal_quotes": "quotes do not enclose cells in it, and are read as they stand",
+}
