@@ -46,10 +46,20 @@ def test_the_commands_on_ones_own_recordings(tmp_path: Path) -> None:
     assert (tmp_path / "predictions" / "new.edf.csv").is_file()
 
 
+def test_the_commands_on_ones_own_text(tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "a.txt").write_text("The cat sat on the mat. It slept.\n\nAnother text.\n")
+    (command,) = [line.split("#")[0] for line in blocks("")[2].splitlines()]
+    words = shlex.split(command.replace("8192", "60"))
+    done = subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "tokenizer" / "tokenizer.json").is_file()
+
+
 def test_the_walkthroughs(chain: Chain, tmp_path: Path) -> None:
     (tmp_path / "pretrained").symlink_to(chain.pretrained)
     (tmp_path / "new.edf").symlink_to(next(chain.data.rglob("*.edf")))
-    commands = [line.split("#")[0] for line in blocks("")[2].splitlines()]
+    commands = [line.split("#")[0] for line in blocks("")[3].splitlines()]
     assert len(commands) == 5
     for command in commands:
         done = subprocess.run(
