@@ -268,7 +268,7 @@ class Number(Sequence):
         return LossSum(error, self.count(embedded, batch).to(error.dtype))
 
     def in_unit(self, prediction: Float[Tensor, "B 1"]) -> Float[Tensor, " B"]:
-        """Returns predictions in the unit of the training labels, in double precision."""
+        """Returns predictions in the unit of the training labels."""
         return prediction.squeeze(1).double() * self.config.sd + self.config.mean
 
 

@@ -142,9 +142,10 @@ def paste(
             if why := _lacks(person, rules):
                 left_out[subject] = why
                 continue
+            sources = _sources(person)
             for number in range(1, recordings + 1):
                 file = f"sub-{subject}_run-{number}.edf"
-                data_uv, laid, sfreq_hz = _pasted(person, rules, subject, number)
+                data_uv, laid, sfreq_hz = _pasted(person, sources, rules, subject, number)
                 stretches = _stretches(laid, sfreq_hz)
                 events = [row for row in stretches if row[2] != background]
                 eeg.write_edf_recording(
@@ -282,7 +283,19 @@ def _lacks(person: _Person, rules: Rules) -> str:
     return ""
 
 
-def _pasted(person: _Person, rules: Rules, subject: str, number: int) -> tuple[np.ndarray, list[Laid], int]:
+def _sources(person: _Person) -> list[np.ndarray]:
+    """Returns each recording's samples [C T], levelled over the stretches that are used of it."""
+    sources = []
+    for source, recording in enumerate(person.recordings):
+        stretches = [(piece.start, piece.stop) for piece in person.stretches if piece.source == source]
+        whole = np.asarray(recording.data_uv[:, :])
+        sources.append(eeg.levelled(whole, stretches) if stretches else whole)
+    return sources
+
+
+def _pasted(
+    person: _Person, sources: Sequence[np.ndarray], rules: Rules, subject: str, number: int
+) -> tuple[np.ndarray, list[Laid], int]:
     """Returns one recording of a person [C T], whole seconds of it, where its pieces lie, and its rate."""
     sfreq_hz = round(person.recordings[0].sfreq_hz)
     draw = generator(f"paste {subject}", rules.seed, number)
@@ -293,11 +306,6 @@ def _pasted(person: _Person, rules: Rules, subject: str, number: int) -> tuple[n
         kinds[kind].append(piece)
     background, events = (eeg.cut_pieces(kinds[kind], shortest, longest, draw) for kind in ("background", "events"))
     pieces = eeg.arrange(kinds["calibration"], background, events, draw)
-    sources = []
-    for source, recording in enumerate(person.recordings):
-        stretches = [(piece.start, piece.stop) for piece in person.stretches if piece.source == source]
-        whole = np.asarray(recording.data_uv[:, :])
-        sources.append(eeg.levelled(whole, stretches) if stretches else whole)
     data_uv, laid = eeg.paste(pieces, sources, _join(rules, sfreq_hz))
     stop = data_uv.shape[1] // sfreq_hz * sfreq_hz  # the last piece is background of a second or more
     *others, last = laid
