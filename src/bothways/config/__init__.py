@@ -1,4 +1,4 @@
-"""Settings: what they are (`settings`), and how they are read and written (`toml`)."""
+"""Settings: what they are (`settings`, `text`), and how they are read and written (`toml`)."""
 
 from bothways.config.settings import (
     ANY_TIME,
@@ -8,6 +8,7 @@ from bothways.config.settings import (
     EventConfig,
     FinetuneConfig,
     HeadConfig,
+    Hiding,
     LabelConfig,
     LabelKind,
     MaskingConfig,
@@ -22,16 +23,28 @@ from bothways.config.settings import (
     TrainingConfig,
     WindowConfig,
 )
+from bothways.config.text import (
+    PRESETS,
+    TEXT_SIZES,
+    SequenceConfig,
+    TextMaskingConfig,
+    TextObjectiveConfig,
+    TextPretrainConfig,
+    VocabularyConfig,
+)
 from bothways.config.toml import S, load_config, to_toml, validate, without_effect
 
 __all__ = [
     "ANY_TIME",
     "ENCODER_SIZES",
     "EVENT_PRESETS",
+    "PRESETS",
+    "TEXT_SIZES",
     "EncoderConfig",
     "EventConfig",
     "FinetuneConfig",
     "HeadConfig",
+    "Hiding",
     "LabelConfig",
     "LabelKind",
     "MaskingConfig",
@@ -40,11 +53,16 @@ __all__ = [
     "PatchConfig",
     "PretrainConfig",
     "S",
+    "SequenceConfig",
     "Settings",
     "SignalConfig",
     "Task",
     "TextConfig",
+    "TextMaskingConfig",
+    "TextObjectiveConfig",
+    "TextPretrainConfig",
     "TrainingConfig",
+    "VocabularyConfig",
     "WindowConfig",
     "load_config",
     "to_toml",

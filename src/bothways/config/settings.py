@@ -159,25 +159,33 @@ class PatchConfig(Settings):
         return self
 
 
-class MaskingConfig(Settings):
-    """Which positions are hidden, and by what."""
+class Hiding(Settings):
+    """How many positions are hidden, and what stands in their place (Devlin et al. 2019, section 3.1)."""
+
+    ratio: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    mask: Fraction = 0.8
+    """Share of the hidden positions that get [MASK]; BERT: 0.8."""
+    random: Fraction = 0.1
+    """Share that gets another position's content, of text any token; BERT: 0.1. The rest stays (BERT: 0.1)."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "Hiding":
+        if self.mask + self.random > 1:
+            raise ValueError(f"mask {self.mask} + random {self.random} is over 1; lower one of them")
+        return self
+
+
+class MaskingConfig(Hiding):
+    """Which positions of EEG are hidden, and by what."""
 
     kind: Literal["block", "random"] = "block"
-    """`block` = stretches in space and time (EEG); `random` = single positions, as BERT and the walkthrough."""
+    """`block` = stretches in space and time; `random` = single positions, as BERT and the walkthrough."""
     ratio: Annotated[float, Field(gt=0, lt=1)] = 0.55
     block_space: Fraction = 0.4
     block_time: Fraction = 0.3
     """Largest extent of one block, as shares of the channels and of the window."""
     mask: Fraction = 1.0
-    """Share of the hidden positions that get [MASK]; BERT: 0.8."""
     random: Fraction = 0.0
-    """Share that gets another position's content; BERT: 0.1. The rest stays unchanged (BERT: 0.1)."""
-
-    @model_validator(mode="after")
-    def _check(self) -> "MaskingConfig":
-        if self.mask + self.random > 1:
-            raise ValueError(f"mask {self.mask} + random {self.random} is over 1; lower one of them")
-        return self
 
 
 class ObjectiveConfig(Settings):

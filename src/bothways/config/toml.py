@@ -20,6 +20,7 @@ from bothways.config.settings import (
     Settings,
     TrainingConfig,
 )
+from bothways.config.text import PRESETS, TEXT_SIZES, TextPretrainConfig, spelled_out
 from bothways.errors import BothwaysWarning, UserError
 
 S = TypeVar("S", bound=Settings)
@@ -28,7 +29,8 @@ S = TypeVar("S", bound=Settings)
 def load_config(kind: type[S], path: Path | None = None, changes: Sequence[str] = (), **base: Any) -> S:
     """Builds the settings from defaults, then `base`, then a TOML file, then `a.b=c` changes.
 
-    `encoder.size = "tiny"` is accepted as a short form for one of `ENCODER_SIZES`.
+    `encoder.size = "tiny"` is accepted as a short form for one of `ENCODER_SIZES`, of text `TEXT_SIZES`, and
+    `encoder.preset = "fast"` of text for one of `PRESETS`.
 
     Raises:
         UserError: no such file, not TOML, an unknown key (the nearest is named) or a value out of range.
@@ -95,15 +97,16 @@ def without_effect(settings: Settings) -> list[str]:
 
 def validate(kind: type[S], values: dict[str, Any], source: str = "settings") -> S:
     """Checks plain values against a kind of settings; see `load_config`."""
+    if isinstance(encoder := values.get("encoder"), dict):
+        of_text = issubclass(kind, TextPretrainConfig)
+        sets = {"size": TEXT_SIZES, "preset": PRESETS} if of_text else {"size": ENCODER_SIZES}
+        for name, known in sets.items():
+            if name in encoder and (not isinstance(encoder[name], str) or encoder[name] not in known):
+                raise UserError(f"{source}: encoder.{name}: expected one of {', '.join(known)}, got {encoder[name]!r}")
+        values = {**values, "encoder": spelled_out(encoder, sets)}
     own = {name: field.default for name, field in kind.model_fields.items() if isinstance(field.default, Settings)}
     # A table that sets one thing leaves the kind's own defaults of the others, which may not be the table's.
     values = _merge({name: d.model_dump(exclude_unset=True) for name, d in own.items() if name in values}, values)
-    encoder = values.get("encoder")
-    if isinstance(encoder, dict) and "size" in encoder:
-        size = encoder.pop("size")
-        if not isinstance(size, str) or size not in ENCODER_SIZES:
-            raise UserError(f"{source}: encoder.size: expected one of {', '.join(ENCODER_SIZES)}, got {size!r}")
-        values["encoder"] = ENCODER_SIZES[size] | encoder
     try:
         return kind.model_validate(values)
     except ValidationError as problem:

@@ -1,0 +1,112 @@
+"""Settings of runs on text."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from bothways.config.settings import Count, EncoderConfig, Fraction, Hiding, Settings, TrainingConfig
+
+TEXT_SIZES: dict[str, dict[str, int]] = {
+    name: {
+        "num_hidden_layers": layers,
+        "hidden_size": size,
+        "num_attention_heads": heads,
+        "intermediate_size": 4 * size,
+    }
+    for name, layers, size, heads in (
+        ("tiny", 2, 128, 2),
+        ("mini", 4, 256, 4),
+        ("small", 4, 512, 8),
+        ("medium", 8, 512, 8),
+        ("base", 12, 768, 12),
+    )
+}
+"""`encoder.size` of text, as Turc et al. 2019 name them ("Well-Read Students Learn Better"); base as in BERT."""
+PRESETS: dict[str, dict[str, Any]] = {
+    "bert": {"norm": "post", "final_norm": False, "gated": False, "qkv_bias": True, "linear_bias": True},
+    "fast": {
+        "norm": "pre", "final_norm": True, "gated": True, "qkv_bias": False, "linear_bias": False,
+        "hidden_dropout_prob": 0.0,
+    },
+}  # fmt: skip
+"""`encoder.preset`: BERT as it is, which transformers opens; or without what costs time and gives little (Geiping and
+Goldstein 2023, "Cramming", section 4)."""
+
+
+def spelled_out(encoder: dict[str, Any], sets: Mapping[str, Mapping[str, dict[str, Any]]]) -> dict[str, Any]:
+    """Returns an encoder's settings with the words of `sets` (`size`, `preset`) in numbers; what is given stays.
+
+    A gate is a third matrix of the feed-forward layer: of a size with one, the others are two thirds as wide.
+    """
+    found = {
+        key: value for name, known in sets.items() if name in encoder for key, value in known[encoder[name]].items()
+    }
+    if "preset" in encoder and found["gated"]:
+        size = encoder.get("hidden_size", found.get("hidden_size", TEXT_SIZES["mini"]["hidden_size"]))
+        found["intermediate_size"] = 32 * round(8 * size / 3 / 32)
+    return found | {key: value for key, value in encoder.items() if key not in sets}
+
+
+class TextMaskingConfig(Hiding):
+    """Which tokens are hidden: exactly max(1, round(`ratio` · n)) of a sequence's n, of which special ones are none."""
+
+    whole_words: bool = False
+    """Hide all pieces of a word or none (Devlin's later models); the number of tokens stays, as far as words fit."""
+
+
+class VocabularyConfig(Settings):
+    """The WordPiece vocabulary that is learned where no tokenizer is given."""
+
+    size: Count = 8192
+    cased: bool = False
+    strip_accents: bool | None = None
+    """none = unless `cased`, as in BERT."""
+
+
+class SequenceConfig(Settings):
+    """How documents become sequences."""
+
+    length: Annotated[int, Field(ge=8)] = 128
+    """Tokens of a sequence at most, [CLS] and [SEP] among them."""
+    short: Fraction = 0.1
+    """Share of the sequences that are cut to a random length, for texts that are used later are short, too."""
+    max_position_embeddings: Count | None = None
+    """Longest text that the model takes; none = `length`. Positions beyond `length` are not trained."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "SequenceConfig":
+        most = self.max_position_embeddings
+        if most is not None and most < self.length:
+            raise ValueError(f"max_position_embeddings {most} is below length {self.length}; raise it")
+        return self
+
+    @property
+    def positions(self) -> int:
+        """Rows of the model's table of positions."""
+        return self.length if self.max_position_embeddings is None else self.max_position_embeddings
+
+
+class TextObjectiveConfig(Settings):
+    """What is learned: hidden tokens, and whether a sentence is the next one."""
+
+    next_sentence: bool = True
+    """Pairs of which half follow each other in their document, and half are of two documents. Without it a sequence is
+    one stretch of a document. A corpus without a pair of sentences, or of one document, turns it off, and says so."""
+    next_sentence_weight: Annotated[float, Field(gt=0)] = 1.0
+    """Of its loss beside that of the hidden tokens."""
+
+
+class TextPretrainConfig(Settings):
+    """`bothways text pretrain`."""
+
+    encoder: EncoderConfig = EncoderConfig.model_validate(TEXT_SIZES["mini"] | PRESETS["bert"])
+    vocabulary: VocabularyConfig = VocabularyConfig()
+    sequences: SequenceConfig = SequenceConfig()
+    masking: TextMaskingConfig = TextMaskingConfig()
+    objective: TextObjectiveConfig = TextObjectiveConfig()
+    training: TrainingConfig = TrainingConfig(
+        steps=10_000, learning_rate=5e-4, weight_decay=0.01, schedule="linear", log_every=100, evaluations=10
+    )
+    validation_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.05
+    """Share of the documents kept out to measure on; equal ones stay together."""
