@@ -12,7 +12,7 @@ PACKAGE = ROOT / "src" / "bothways"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 LONGEST = 500  # lines of one file
 
-FOUNDATIONS = {"errors", "files", "draws", "progress", "workers", "weights"}
+FOUNDATIONS = {"errors", "files", "draws", "progress", "workers", "making", "weights"}
 TO_MODEL = FOUNDATIONS | {"config", "masking", "encoder", "heads", "model"}
 BELOW_RUN = TO_MODEL | {"eeg", "text", "training", "evaluation", "inspection", "report", "walkthrough"}
 # The table of the document. `errors` is open to every room but the walkthrough: each may have to refuse input.

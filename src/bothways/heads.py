@@ -26,10 +26,16 @@ class LossSum:
 
     sum: Float[Tensor, ""]
     count: Float[Tensor, ""]
+    correct: Float[Tensor, ""] | None = None
+    """How many of the items the highest score names, where the head says so."""
 
     def mean(self) -> Float[Tensor, ""]:
         """Returns the sum divided by the count; 0 where nothing counts, so that nothing masked is not NaN."""
         return self.sum / torch.where(self.count > 0, self.count, 1)
+
+    def accuracy(self) -> float | None:
+        """Returns the share of the items that are correct; none where nothing counts, or the head does not say."""
+        return None if self.correct is None or not self.count > 0 else float(self.correct / self.count)
 
 
 class Pooler(nn.Module):
@@ -179,7 +185,7 @@ class MaskedLanguageModel(Head):
 
     def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
         """Cross-entropy with `batch["mlm_labels"]` [B L] at the masked positions."""
-        return _cross_entropy(prediction, batch["mlm_labels"][_masked(embedded)])
+        return _with_correct(prediction, batch["mlm_labels"][_masked(embedded)])
 
 
 class NextSentence(Head):
@@ -199,7 +205,7 @@ class NextSentence(Head):
 
     def loss(self, prediction: Tensor, embedded: Embedded, batch: Batch) -> LossSum:
         """Cross-entropy with `batch["nsp_labels"]` [B]."""
-        return _cross_entropy(prediction, batch["nsp_labels"])
+        return _with_correct(prediction, batch["nsp_labels"])
 
 
 class Sequence(Head):
@@ -386,6 +392,11 @@ def _class_weights(config: HeadConfig) -> Float[Tensor, " k"]:
 def _cross_entropy(scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> LossSum:
     total = F.cross_entropy(scores, labels, weights, ignore_index=IGNORED, reduction="sum")
     return LossSum(total, _count(labels, weights).to(total.dtype))
+
+
+def _with_correct(scores: Tensor, labels: Tensor) -> LossSum:
+    loss = _cross_entropy(scores, labels)
+    return LossSum(loss.sum, loss.count, (scores.detach().argmax(1) == labels).sum().float())
 
 
 def _count(labels: Tensor, weights: Tensor | None = None) -> Float[Tensor, ""]:

@@ -6,7 +6,7 @@ from enum import IntEnum
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt8
 
-from bothways.config import MaskingConfig
+from bothways.config import Hiding, MaskingConfig
 
 
 class Action(IntEnum):
@@ -99,6 +99,47 @@ def block_positions(
     return available & ~np.array(free).reshape(available.shape)
 
 
+def word_positions(
+    available: Bool[np.ndarray, " N"], words: Int[np.ndarray, " N"], ratio: float, rng: np.random.Generator
+) -> Bool[np.ndarray, " N"]:
+    """Hides whole words, in a random order: as many positions as `random_positions` does, as far as words fit.
+
+    A word that is longer than what is left is passed over; where none fits, the shortest one is hidden.
+
+    Args:
+        available: positions that may be hidden.
+        words: the number of the word that a position belongs to; those of a word follow each other.
+        ratio: of the positions to hide.
+        rng: from `draws.generator`.
+    """
+    _, word, sizes = np.unique(words[available], return_inverse=True, return_counts=True)
+    left, chosen = count_hidden(int(available.sum()), ratio), np.zeros(len(sizes), dtype=bool)
+    order = rng.permutation(len(sizes))
+    for one in order:
+        if left == 0:
+            break
+        if sizes[one] <= left:
+            chosen[one] = True
+            left -= sizes[one]
+    if len(sizes) and not chosen.any():
+        chosen[order[sizes[order].argmin()]] = True
+    masked = np.zeros(available.shape, dtype=bool)
+    masked[available] = chosen[word]
+    return masked
+
+
+def drawn_actions(
+    masked: Bool[np.ndarray, "*shape"], config: Hiding, rng: np.random.Generator
+) -> UInt8[np.ndarray, "*shape"]:
+    """Draws the `Action` of each hidden position; of the others it is `KEEP`."""
+    draw = rng.random(masked.shape)
+    action = np.full(masked.shape, Action.UNCHANGED, dtype=np.uint8)
+    action[draw < config.mask + config.random] = Action.RANDOM
+    action[draw < config.mask] = Action.MASK
+    action[~masked] = Action.KEEP
+    return action
+
+
 def actions(
     masked: Bool[np.ndarray, "G N"],
     available: Bool[np.ndarray, "G N"],
@@ -111,11 +152,7 @@ def actions(
         The `Action` of each position, and for `RANDOM` the flat index of the available position whose content it
         gets: another, hidden or not; itself only where there is no other (elsewhere its own index).
     """
-    draw = rng.random(masked.shape)
-    action = np.full(masked.shape, Action.UNCHANGED, dtype=np.uint8)
-    action[draw < config.mask + config.random] = Action.RANDOM
-    action[draw < config.mask] = Action.MASK
-    action[~masked] = Action.KEEP
+    action = drawn_actions(masked, config, rng)
     own = np.arange(masked.size).reshape(masked.shape)
     places = np.flatnonzero(available)
     if config.random == 0 or len(places) < 2:

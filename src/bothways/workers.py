@@ -94,7 +94,8 @@ def in_processes(function: Callable[[Any], Any], tasks: Iterable[Any], n: int) -
 def python(code: str, *arguments: str) -> tuple[list[str], dict[str, str]]:
     """The command that runs `code`, and its environment: it finds the modules that this process finds, no others."""
     path = os.pathsep.join(filter(None, sys.path))  # without -P the current folder would come before all of it
-    environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    alone = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
+    environment = os.environ | alone | {"PYTHONPATH": path}
     return [sys.executable, "-P", "-W", "ignore", "-c", code, *arguments], environment
 
 

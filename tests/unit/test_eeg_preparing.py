@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bothways import files, run, workers
+from bothways import files, making, run, workers
 from bothways.config import SignalConfig
 from bothways.eeg import Recording, Store, check, from_array, prepare, preparing, recording
 from bothways.errors import BothwaysWarning, UserError
@@ -204,7 +204,7 @@ def test_what_cannot_be_written_stops_all(
     if workers == 1:
         monkeypatch.setattr(files.os, "fsync", broken)
     else:  # in each process, and all the same here
-        monkeypatch.setattr(preparing, "in_processes", lambda function, tasks, _: preparing.here(function, tasks))
+        monkeypatch.setattr(making, "in_processes", lambda function, tasks, _: making.here(function, tasks))
         monkeypatch.setattr(preparing, "_write_signals", broken)
     with pytest.raises(UserError, match=f"store: cannot be written: {said}$"):
         prepare([data], tmp_path / "store", workers=workers)
@@ -370,7 +370,7 @@ def test_a_cluster_that_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             assert time.monotonic() < deadline
             time.sleep(0.1)
         address = json.loads(at.read_text())["address"]
-        results = preparing.on_cluster
+        results = making.on_cluster
 
         def cut(*arguments: object) -> Iterator[object]:
             for n, result in enumerate(results(*arguments)):
@@ -378,7 +378,7 @@ def test_a_cluster_that_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                     cluster[0].kill()
                 yield result
 
-        monkeypatch.setattr(preparing, "on_cluster", cut)
+        monkeypatch.setattr(making, "on_cluster", cut)
         with pytest.raises(UserError, match=r"scheduler is gone, .*run it again, it goes on after the") as caught:
             prepare([tmp_path / "data"], tmp_path / "store", dask=address)
     finally:
@@ -426,7 +426,7 @@ def test_processes_are_started_where_they_pay_off(
     example_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
-    monkeypatch.setattr(preparing, "available_bytes", lambda: 2**40)
+    monkeypatch.setattr(making, "available_bytes", lambda: 2**40)
     assert preparing._n_workers(preparing.scan([example_data]), None) == 1
     for number in range(4):
         path = tmp_path / f"{number}.edf"
@@ -438,7 +438,7 @@ def test_processes_are_started_where_they_pay_off(
     assert preparing._n_workers(found[:1] * 40, None) == 16
     assert preparing._n_workers([], None) == 1
     for gib, expected in ((3.5, 3), (0.2, 1)):  # a process needs one
-        monkeypatch.setattr(preparing, "available_bytes", lambda gib=gib: int(gib * 2**30))
+        monkeypatch.setattr(making, "available_bytes", lambda gib=gib: int(gib * 2**30))
         assert preparing._n_workers(found[:1] * 40, None) == expected
         assert preparing._n_workers(found[:1] * 40, 7) == 7
 

@@ -110,3 +110,5 @@ class TextPretrainConfig(Settings):
     )
     validation_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.05
     """Share of the documents kept out to measure on; equal ones stay together."""
+    validation_sequences: Count = 1000
+    """How many sequences of theirs are measured, the same each time; of few documents each gives several."""

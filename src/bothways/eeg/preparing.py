@@ -4,12 +4,10 @@ A finished recording is two files there, samples and entry. Whatever stops the w
 goes on with what is finished, as long as neither the source nor a setting has changed.
 """
 
-import errno
 import hashlib
 import json
 import math
 import os
-import shutil
 import threading
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -31,24 +29,13 @@ from bothways.eeg.scan import Found, LeftOut, load, scan, shown
 from bothways.eeg.source import source_files, source_hash
 from bothways.eeg.store import FORMAT_VERSION, Store, content_hash, read_entries, to_int16, write_entries
 from bothways.errors import BothwaysWarning, UserError
-from bothways.files import (
-    check_output,
-    hidden_beside,
-    link_or_copy,
-    locked,
-    new_folder,
-    read_json,
-    replacing,
-    write_json,
-)
+from bothways.files import check_output, link_or_copy, new_folder, replacing, write_json
+from bothways.making import check_workers, lost_reason, most_workers, work, work_folder
 from bothways.progress import progress
-from bothways.workers import Lost, Results, available_bytes, here, in_processes, on_cluster
+from bothways.workers import Lost, Results, here
 
 WORTH_BYTES = 2**27
 """So much of recordings makes up for the start of a process, which imports torch."""
-PROCESS_BYTES = 2**30
-"""What a process needs at most, however long a recording is."""
-_MEND = dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room") | {errno.EROFS: "make it writable"}
 _ALONE = threading.Lock()
 
 
@@ -116,46 +103,24 @@ def prepare(
     out, signal = Path(out), signal or SignalConfig()
     if overwrite and append:
         raise UserError("--overwrite replaces the store and --append adds to it; choose one")
-    if dask is not None and workers is not None:
-        raise UserError("--workers are processes of this machine and --dask is a cluster; choose one")
-    if workers is not None and workers < 1:
-        raise UserError(f"workers: expected 1 or more, got {workers}; leave it out for as many as pay off")
+    check_workers(workers, dask)
     check_output(out, overwrite=overwrite or append)
     left_out: list[LeftOut] = []
     found = scan(paths, subject_from, left_out)
-    work = hidden_beside(out.resolve(), "partial")
-    busy = f"{out}: another prepare is writing it; wait until it is done, or choose another --out"
-    with locked(work / "lock", busy):
-        done = work / "done"
-        try:
-            old = _appended_to(out, signal, {"unit": unit, "subject_from": str(subject_from)}) if append else None
-            new = found if old is None else _not_in(old, found)
-            _set_up(work, {"signal": signal.model_dump(mode="json"), "unit": unit})
-            # Whole paths: a process of a cluster may have started in another folder.
-            tasks = [
-                Task(index, replace(one, path=one.path.absolute()), done.absolute(), signal, unit)
-                for index, one in enumerate(new)
-            ]
-            results = _work(tasks, _n_workers(new, workers), dask)
-            with new_folder(out, overwrite=overwrite or append, temporary=work / "store") as folder:
-                (folder / "signals").mkdir()
-                _put_together(folder, done, old, new, results, signal, baseline, [str(subject_from), unit], left_out)
-        except (UserError, OSError, KeyboardInterrupt) as problem:
-            again, finished = "run it again", sum(1 for _ in done.glob("*.json"))
-            if finished:
-                again += f", it goes on after the {finished} recordings that are finished (in {work})"
-            else:
-                _remove(work)
-            if isinstance(problem, KeyboardInterrupt):
-                raise type(problem)(f"{out}: {again}") from None
-            if isinstance(problem, ConnectionError):  # on_cluster's
-                raise UserError(f"{dask}: {problem}; start a scheduler and {again}") from None
-            if isinstance(problem, OSError):  # all that is read has its own error
-                mend = _MEND.get(problem.errno or 0, "see to the disk")
-                why = problem.strerror or str(problem)
-                raise UserError(f"{out}: cannot be written: {why}; {mend} and {again}") from None
-            raise
-        _remove(work)
+    with work_folder(out, "recordings", ".json", dask) as at:
+        old = _appended_to(out, signal, {"unit": unit, "subject_from": str(subject_from)}) if append else None
+        new = found if old is None else _not_in(old, found)
+        contract = {"signal": signal.model_dump(mode="json"), "unit": unit}
+        at.set_up({"format_version": FORMAT_VERSION, "version": __version__, **contract})
+        # Whole paths: a process of a cluster may have started in another folder.
+        tasks = [
+            Task(index, replace(one, path=one.path.absolute()), at.done.absolute(), signal, unit)
+            for index, one in enumerate(new)
+        ]
+        results = _work(tasks, _n_workers(new, workers), dask)
+        with new_folder(out, overwrite=overwrite or append, temporary=at.whole) as folder:
+            (folder / "signals").mkdir()
+            _put_together(folder, at.done, old, new, results, signal, baseline, [str(subject_from), unit], left_out)
     store = Store.open(out)
     store.made = {
         "reused": sum(r.reused for r in results),
@@ -164,16 +129,6 @@ def prepare(
     }
     store.tried = [one.file for one in new]
     return store
-
-
-def _remove(work: Path) -> None:
-    """Removes a work folder, the lock last: who takes the next one must not lose files to this."""
-    shutil.rmtree(work / "done", ignore_errors=True)
-    shutil.rmtree(work / "store", ignore_errors=True)
-    (work / "settings.json").unlink(missing_ok=True)
-    (work / "lock").unlink(missing_ok=True)
-    with suppress(OSError):
-        work.rmdir()
 
 
 def _appended_to(out: Path, signal: SignalConfig, settings: dict[str, str | None]) -> Store:
@@ -213,23 +168,10 @@ def _not_in(old: Store, found: Sequence[Found]) -> list[Found]:
     return new
 
 
-def _set_up(work: Path, settings: dict[str, Any]) -> None:
-    """Makes the work folder's inside; what was finished with other settings is of no use and goes."""
-    settings = {"format_version": FORMAT_VERSION, "version": __version__, **settings}
-    done, file = work / "done", work / "settings.json"
-    if done.exists() and not (file.is_file() and read_json(file) == settings):
-        if any(done.glob("*.json")):
-            warnings.warn(f"{work}: recordings finished with other settings are done anew", BothwaysWarning, 3)
-        shutil.rmtree(done)
-    done.mkdir(exist_ok=True)
-    write_json(file, settings)
-
-
 def _n_workers(new: Sequence[Found], workers: int | None) -> int:
     if workers is not None:
         return max(1, min(workers, len(new)))
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    most, total = min(cores, available_bytes() // PROCESS_BYTES, len(new)), 0
+    most, total = min(most_workers(), len(new)), 0
     for one in new if most > 1 else ():
         if one.recording is not None:  # is prepared in this process
             continue
@@ -249,12 +191,7 @@ def _work(tasks: Sequence[Task], n_workers: int, dask: str | None) -> list[Resul
     with closing(finished), progress("prepare", len(tasks), "recordings") as meter:
         for task, result in finished:
             if isinstance(result, Lost):
-                what = f"{task.one.path}: the process that worked on it ended ({result.why})"
-                if "SIGKILL" in result.why:
-                    reason = f"{what}, as it does for want of memory; use fewer --workers, or leave the file out"
-                else:
-                    reason = f"{what}; run with --workers 1 to see why, or leave the file out"
-                result = Result(skipped=shown(reason))
+                result = Result(skipped=shown(lost_reason(task.one.path, result.why)))
             results[task.index] = result
             meter.advance(note=task.one.file)
     return results
@@ -263,13 +200,7 @@ def _work(tasks: Sequence[Task], n_workers: int, dask: str | None) -> list[Resul
 def _finished(tasks: Sequence[Task], n_workers: int, dask: str | None) -> Results:
     """Yields (task, result) as they are finished; what is in memory here stays here."""
     yield from here(prepare_one, [task for task in tasks if task.one.recording is not None])
-    tasks = [task for task in tasks if task.one.recording is None]
-    if dask is not None:
-        yield from on_cluster(prepare_one, tasks, dask)
-    elif n_workers > 1:
-        yield from in_processes(prepare_one, tasks, n_workers)
-    else:
-        yield from here(prepare_one, tasks)
+    yield from work(prepare_one, [task for task in tasks if task.one.recording is None], n_workers, dask)
 
 
 def prepare_one(task: Task) -> Result:

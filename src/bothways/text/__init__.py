@@ -1,14 +1,17 @@
 """Text to batches: documents, sentences, tokenizers, the embedding, and models from folders (also transformers')."""
 
+from bothways.text.corpus import Corpus, is_corpus
 from bothways.text.documents import Document, Documents, SourceFile
 from bothways.text.embedding import TokenEmbedding
 from bothways.text.folder import Loaded, load_folder
 from bothways.text.hf import from_transformers, to_transformers
+from bothways.text.preparing import prepare_corpus
 from bothways.text.sentences import Splitter, split_sentences
 from bothways.text.tokenizer import Encoding, Tokenizer, load_tokenizer
 from bothways.text.wordpiece import save_tokenizer, train_wordpiece
 
 __all__ = [
+    "Corpus",
     "Document",
     "Documents",
     "Encoding",
@@ -18,8 +21,10 @@ __all__ = [
     "TokenEmbedding",
     "Tokenizer",
     "from_transformers",
+    "is_corpus",
     "load_folder",
     "load_tokenizer",
+    "prepare_corpus",
     "save_tokenizer",
     "split_sentences",
     "to_transformers",

@@ -1,5 +1,7 @@
 """Files and folders of text to documents, one at a time: plain text, CSV, TSV, JSON lines and Parquet."""
 
+import hashlib
+import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -8,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bothways.errors import UserError, plain_words
+from bothways.files import sha256_file
 from bothways.text.encodings import check_encoding, find_encoding
 from bothways.text.tables import MOST_CHARACTERS, PARQUET, TABLES, clean, open_text, position, table_rows, text_column
 
@@ -128,6 +131,17 @@ class Documents:
             "left_out": self.left_out,
             "notes": self.notes,
         }
+
+    def fingerprint(self) -> str:
+        """Returns a hash of the files' bytes and of how they are read, which takes a reading of them; names play no part.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        digest = hashlib.sha256(json.dumps([self.separator, self.column, self.encoding]).encode())
+        for path, _, _ in self._found:
+            digest.update(f"{path.suffix.lower()} {sha256_file(path)}".encode())
+        return digest.hexdigest()
 
     def _search(self) -> list[tuple[Path, str, int]]:
         """Returns (path, name, bytes) of each file once, in the order of the paths and then of the names."""

@@ -1,12 +1,15 @@
 """Text to token ids and back, by the files that lie beside a checkpoint."""
 
 import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import tokenizers
 import torch
 from jaxtyping import Float
+from tokenizers.decoders import WordPiece as WordPieceDecoder
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
@@ -20,6 +23,7 @@ from bothways.files import read_bytes, read_json
 TOKENIZER, VOCAB, SETTINGS = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
 MOST_BYTES, MOST_BYTES_A_TOKEN = 2**22, 256
 """Room in these files, and more for every token that the model knows."""
+MOST_TOKENS = 2**20
 MOST_SPARE = 128
 """Tables are padded to a multiple of 8 to 128 rows: only other numbers of them are told."""
 SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
@@ -45,22 +49,37 @@ class Tokenizer:
     Args:
         tokenizer: the pieces and rules.
         special: pad, unk, cls, sep and mask as they are written.
-        text: sizes of the model that reads the ids.
+        text: sizes of the model that reads the ids; if none, those of a model made for them.
+        files: name -> content of what it was read from, to be written beside a model.
+
+    Attributes:
+        size: rows of the table that its ids need.
+        special_ids: of all tokens that are no text, sorted.
+        named_ids: of all tokens, sorted.
+        continues: whether a token goes on with a word that the one before it began, [size].
 
     Raises:
         UserError: the tokenizer lacks a special token, does not put [CLS] and [SEP], or has more tokens than the model.
     """
 
-    def __init__(self, tokenizer: tokenizers.Tokenizer, special: dict[str, str], text: TextConfig) -> None:
+    def __init__(
+        self,
+        tokenizer: tokenizers.Tokenizer,
+        special: dict[str, str],
+        text: TextConfig | None = None,
+        files: Mapping[str, str] | None = None,
+    ) -> None:
         vocab = tokenizer.get_vocab()
+        self.size = max(vocab.values(), default=0) + 1
+        text = text or TextConfig(vocab_size=self.size)
         lacking = [token for token in special.values() if token not in vocab]
         if lacking:
             raise UserError(
                 f"expected the token {lacking[0]!r} in the vocabulary, found none; add the model's own files"
             )
-        if max(vocab.values()) >= text.vocab_size:
+        if self.size > text.vocab_size:
             raise UserError(
-                f"expected token ids below the model's vocab_size {text.vocab_size}, got one of {max(vocab.values())}; "
+                f"expected token ids below the model's vocab_size {text.vocab_size}, got one of {self.size - 1}; "
                 "add the tokenizer that the model was trained with"
             )
         known = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
@@ -68,6 +87,13 @@ class Tokenizer:
         tokenizer.no_padding()
         tokenizer.no_truncation()
         self._tokenizer, self._text = tokenizer, text
+        self.files = dict(files or {}) | {TOKENIZER: tokenizer.to_str()}
+        added = {i for i, token in tokenizer.get_added_tokens_decoder().items() if token.special}
+        self.special_ids = np.array(sorted(added | {vocab[token] for token in special.values()}))
+        self.named_ids = np.array(sorted(vocab.values()))
+        prefix = getattr(tokenizer.model, "continuing_subword_prefix", "##")
+        self.continues = np.zeros(self.size, dtype=bool)
+        self.continues[[i for token, i in vocab.items() if token.startswith(prefix) and token != prefix]] = True
         self.mask_token = special["mask"]
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (vocab[special[name]] for name in SPECIAL)
         self._named = torch.zeros(text.vocab_size, dtype=torch.bool)
@@ -81,6 +107,14 @@ class Tokenizer:
     def __len__(self) -> int:
         """Number of tokens; the model's table may have more rows."""
         return int(self._named.sum())
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns the ids of texts of any length, without [CLS] and [SEP]; all cores work on them."""
+        return [one.ids for one in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns tokens as text: pieces joined, special tokens as they are written."""
+        return self._tokenizer.decode(list(ids), skip_special_tokens=False)
 
     def encode(self, text: str, pair: str | None = None) -> Encoding:
         """Splits a text, or a pair of texts, into tokens.
@@ -117,12 +151,12 @@ class Tokenizer:
         return scores.masked_fill(~self._named.to(scores.device), -torch.inf)
 
 
-def load_tokenizer(folder: Path, text: TextConfig) -> Tokenizer:
+def load_tokenizer(folder: Path, text: TextConfig | None = None) -> Tokenizer:
     """Reads `tokenizer.json`, or else `vocab.txt` with the settings in `tokenizer_config.json`.
 
     Args:
         folder: where they lie.
-        text: sizes of the model that reads the ids.
+        text: sizes of the model that reads the ids; if none, a model is still to be made for them.
 
     Raises:
         UserError: neither is there, one is damaged, they contradict each other or do not fit the model; or nothing says
@@ -131,7 +165,7 @@ def load_tokenizer(folder: Path, text: TextConfig) -> Tokenizer:
     settings = read_json(folder / SETTINGS, MOST_BYTES) if (folder / SETTINGS).is_file() else {}
     if not isinstance(settings, dict):
         raise UserError(f"{folder / SETTINGS}: expected a JSON object, got {type(settings).__name__}; restore the file")
-    most_bytes = MOST_BYTES + MOST_BYTES_A_TOKEN * text.vocab_size
+    most_bytes = MOST_BYTES + MOST_BYTES_A_TOKEN * (text.vocab_size if text else MOST_TOKENS)
     special = {name: _written(settings.get(f"{name}_token") or default) for name, default in SPECIAL.items()}
     if (folder / TOKENIZER).is_file():
         source, tokenizer = folder / TOKENIZER, _read_tokenizer(folder / TOKENIZER, settings, most_bytes)
@@ -139,10 +173,17 @@ def load_tokenizer(folder: Path, text: TextConfig) -> Tokenizer:
         source, tokenizer = folder / VOCAB, _build_tokenizer(folder, settings, special, most_bytes)
     else:
         raise UserError(f"{folder}: expected {TOKENIZER} or {VOCAB}, found neither; add the model's own")
+    files = {
+        name: read_bytes(folder / name, most_bytes).decode("utf-8", "replace")
+        for name in (SETTINGS, VOCAB)
+        if (folder / name).is_file()
+    }
     try:
-        made = Tokenizer(tokenizer, special, text)
+        made = Tokenizer(tokenizer, special, text, files)
     except UserError as problem:
         raise UserError(f"{source}: {problem}") from None
+    if text is None:
+        return made
     spare = text.vocab_size - len(made)
     if spare and (text.vocab_size % 8 or spare >= MOST_SPARE):
         message = f"{source}: has {len(made)} tokens, the model {text.vocab_size}; check that the file is whole"
@@ -226,6 +267,7 @@ def bert_tokenizer(
         clean_text=True, handle_chinese_chars=chinese_apart, strip_accents=strip_accents, lowercase=lowercase
     )
     tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer.decoder = WordPieceDecoder(cleanup=True)
     sep, cls = ((special[name], vocab[special[name]]) for name in ("sep", "cls"))
     tokenizer.post_processor = BertProcessing(sep, cls)
     return tokenizer

@@ -38,6 +38,7 @@ from bothways.training.inference import (
     stream,
 )
 from bothways.training.loop import TrainResult, train
+from bothways.training.losses import mean_losses
 from bothways.training.memory import check_fits, largest_batch
 from bothways.training.optim import build_optimizer, freeze, learning_rate, learning_rate_at
 from bothways.training.parallel import Team, join
@@ -84,6 +85,7 @@ __all__ = [
     "load_recipe",
     "load_run",
     "load_tensors",
+    "mean_losses",
     "model_card",
     "moment_probabilities",
     "number_values",

@@ -266,9 +266,12 @@ class _Training:
                 (loss * team.size if team.size > 1 else loss).backward()
             for name, own in losses.items():
                 sums[name] = sums.get(name, 0) + own.sum.detach()
+                if own.correct is not None:
+                    hits = f"accuracy_{name}"
+                    sums[hits] = sums.get(hits, 0) + own.correct.to(own.sum)
         assert counts is not None
         sums = self._all(sums)
-        total = {name: LossSum(sums[name], counts[name]) for name in sums}
+        total = {name: LossSum(sums[name], counts[name], sums.get(f"accuracy_{name}")) for name in counts}
         norm = whole(torch.nn.utils.clip_grad_norm_(self.trained.values(), config.max_grad_norm or np.inf))
         value, norm_value = torch.stack([self.model.loss(total).to(norm), norm]).tolist()
         if not np.isfinite([value, norm_value]).all():
@@ -286,6 +289,7 @@ class _Training:
             "step": state.step,
             "loss": value,
             **{f"loss_{name}": float(part.mean()) for name, part in total.items()},
+            **{f"accuracy_{name}": part.accuracy() for name, part in total.items() if part.correct is not None},
             "learning_rate": rate,
             "gradient_norm": norm_value,
         }

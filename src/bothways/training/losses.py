@@ -1,0 +1,51 @@
+"""What a model's heads lose on samples of a source."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+
+from bothways.model import Model
+from bothways.training.parallel import join
+from bothways.training.sampler import Source
+
+
+@torch.no_grad()
+def mean_losses(
+    model: Model,
+    source: Source,
+    ids: Int[np.ndarray, " n"],
+    epochs: Int[np.ndarray, " n"],
+    *,
+    batch_size: int = 32,
+    advance: Callable[[int], None] | None = None,
+) -> dict[str, dict[str, Any]]:
+    """Returns each head's mean loss: head -> `loss`, `accuracy` (where it has one), `n` (items that count).
+
+    Args:
+        model: in eval mode.
+        source: where the samples are.
+        ids: which of them.
+        epochs: and as they are in which epoch.
+        batch_size: samples at a time.
+        advance: told the number of finished samples after each batch.
+    """
+    device = join().device
+    model.to(device)
+    sums: dict[str, list[torch.Tensor]] = {}
+    for first in range(0, len(ids), batch_size):
+        here = slice(first, first + batch_size)
+        batch = {name: tensor.to(device) for name, tensor in source.batch(ids[here], epochs[here]).items()}
+        for name, loss in model(batch).losses.items():
+            hits = torch.full_like(loss.sum, torch.nan) if loss.correct is None else loss.correct
+            sums.setdefault(name, []).append(torch.stack([loss.sum, loss.count, hits]).double())
+        if advance is not None:
+            advance(len(ids[here]))
+    found = {}
+    for name, parts in sums.items():
+        total, n, hits_of_all = torch.stack(parts).sum(0).tolist()
+        accuracy = {"accuracy": hits_of_all / n} if n and not np.isnan(hits_of_all) else {}
+        found[name] = {"loss": total / n if n else 0.0, **accuracy, "n": round(n)}
+    return found
