@@ -14,6 +14,8 @@ from bothways.run.pretrain import pretrain
 from bothways.run.pretrained import Pretrained, load_pretrained
 from bothways.run.probe import probe
 from bothways.run.split import split
+from bothways.run.text_prepare import text_prepare
+from bothways.run.text_pretrain import text_pretrain
 from bothways.run.text_tokenizer import text_tokenizer
 from bothways.run.walkthrough import walkthrough
 
@@ -33,6 +35,8 @@ __all__ = [
     "pretrain",
     "probe",
     "split",
+    "text_prepare",
+    "text_pretrain",
     "text_tokenizer",
     "walkthrough",
 ]

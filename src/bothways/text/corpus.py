@@ -56,8 +56,9 @@ class Corpus:
         if not is_corpus(path):
             raise UserError(f"{path}: expected a corpus made by `bothways text prepare`, found none; check the path")
         head = read_json(path / HEAD, MOST_HEAD_BYTES)
-        if not isinstance(head, dict) or head.get("format_version") != FORMAT_VERSION:
-            found = head.get("format_version") if isinstance(head, dict) else None
+        keys = {"source", "settings", "totals", "files", "skipped", "left_out", "notes"}
+        found = head.get("format_version") if isinstance(head, dict) and keys <= head.keys() else None
+        if found != FORMAT_VERSION:
             raise UserError(f"{path}: expected format_version {FORMAT_VERSION}, got {found}; prepare the corpus anew")
         try:
             arrays = {name: np.load(path / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in ARRAYS}
@@ -78,7 +79,7 @@ class Corpus:
             and (int(self.documents[0]), int(self.documents[-1])) == (0, n_sentences)
             and len(self.places) == len(self.digests) == n_documents
         )
-        totals = self.head.get("totals", {})
+        totals = self.head["totals"]
         wanted = [totals.get(name) for name in ("tokens", "sentences", "documents")]
         if not ends or wanted != [n_tokens, n_sentences, n_documents]:
             raise UserError(f"{self.path}: the corpus is damaged (its files contradict each other); prepare it anew")
@@ -98,7 +99,7 @@ class Corpus:
         return f"{self.head['files'][int(file)]['file']}:{line}"
 
     def identity(self) -> str:
-        """Returns a hash of the text that the corpus comes from and of how it was made, whatever the files are called."""
+        """Returns a hash of the text that it comes from and of how it was made, whatever the files are called."""
         told = {name: self.head[name] for name in ("source", "settings", "totals")}
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 

@@ -133,7 +133,7 @@ class Documents:
         }
 
     def fingerprint(self) -> str:
-        """Returns a hash of the files' bytes and of how they are read, which takes a reading of them; names play no part.
+        """Returns a hash of the files' bytes and of how they are read; it reads them all, and names play no part.
 
         Raises:
             OSError: a file cannot be read.

@@ -121,11 +121,9 @@ def prepare_corpus(
             for name, content in tokenizer.files.items():
                 write_text(folder / name, content)
             found = documents.summary()
-            head = {key: found[key] for key in ("files", "skipped", "left_out", "notes")}
             totals["empty_documents"] += found["empty_documents"]
-            write_json(
-                folder / HEAD, {"format_version": FORMAT_VERSION, "settings": settings, "totals": totals, **head}
-            )
+            head = {"format_version": FORMAT_VERSION, "source": source, "settings": settings, "totals": totals}
+            write_json(folder / HEAD, head | {k: found[k] for k in ("files", "skipped", "left_out", "notes")})
         (at.path / TOKENIZER).unlink()
     return Corpus.open(out), sum(one.reused for one in made)
 

@@ -63,6 +63,8 @@ def _what(model: Model, kind: str) -> list[str]:
 
 def _data(manifest: Mapping[str, Any]) -> list[str]:
     data = manifest.get("data", {})
+    if "tokens" in data:
+        return _text(data, manifest)
     recordings = data.get("recordings", [])
     if not recordings:
         return ["Not recorded."]
@@ -87,6 +89,20 @@ def _data(manifest: Mapping[str, Any]) -> list[str]:
     if len(recordings) > MOST_ROWS:
         lines += ["", f"and {len(recordings) - MOST_ROWS} more in `manifest.json`."]
     return lines
+
+
+def _text(data: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[str]:
+    lines = [
+        f"- {data['documents']:,} documents, {data['sentences']:,} sentences, {data['tokens']:,} tokens, of which "
+        f"{data['unknown_share']:.2%} [UNK]"
+    ]
+    held_out = manifest.get("held_out", {}).get("documents", 0)
+    lines += [f"- {held_out:,} more documents kept out for validation"] * (held_out > 0)
+    files = data["files"]
+    lines += ["", "| file | documents | encoding |", "| --- | --- | --- |"]
+    lines += [f"| {_code(f['file'])} | {f['documents']} | {f['encoding'] or 'Parquet'} |" for f in files[:MOST_ROWS]]
+    more = [f"and {len(files) - MOST_ROWS} more in `manifest.json`."] if len(files) > MOST_ROWS else []
+    return [*lines, *([""] + more if more else [])]
 
 
 def _contract(model: Model) -> list[str]:
@@ -115,7 +131,15 @@ def _objective(model: Model, settings: Mapping[str, Any], manifest: Mapping[str,
     lines: list[str] = []
     if kind == "pretrain" and "masking" in settings:
         masking = settings["masking"]
-        lines = [f"- {masking['ratio']:.0%} of the patches hidden ({masking['kind']}) and rebuilt; no labels"]
+        of_text = model.config.text is not None
+        unit, how = (
+            ("tokens", "whole words" if masking.get("whole_words") else "single ones")
+            if of_text
+            else ("patches", masking["kind"])
+        )
+        lines = [f"- {masking['ratio']:.0%} of the {unit} hidden ({how}) and rebuilt; no labels"]
+        if of_text and "sequences" in settings:
+            lines.append(f"- sequences of {settings['sequences']['length']} tokens at most")
     if kind == "finetune" and heads:
         head = next(iter(heads.values()))
         whole = f"a class for each window, read from {head.pool}"
@@ -163,6 +187,11 @@ def _results(manifest: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[st
                 for band, one in bands.items()
             ]
             lines.append(f"- error on hidden patches of the {whose} subjects, {feature}: {', '.join(errors)}")
+    if "validation" in told and "mlm" in told["validation"]:
+        for name, of_head in told["validation"].items():
+            accuracy = f", accuracy {_number(of_head['accuracy'])}" if "accuracy" in of_head else ""
+            lines.append(f"- validation, `{name}`: loss {_number(of_head['loss'])}{accuracy} of {of_head['n']:,}")
+        return lines
     shown = ("balanced_accuracy", "accuracy", "macro_f1", "auroc", "mae", "r2", "exact_match")
     scores = [f"{name.replace('_', ' ')} {_number(found[name])}" for name in shown if found.get(name) is not None]
     return [*lines, f"- validation subjects: {', '.join(scores)}"] if scores else lines
@@ -170,6 +199,8 @@ def _results(manifest: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[st
 
 def _how(kind: str, modality: str) -> list[str]:
     lines = ["```python", "import bothways", "", 'model = bothways.load("PATH")  # this folder', "```"]
+    if modality == "text" and kind in ("pretrain", "imported"):
+        lines += ["", "```", 'bothways text fill-mask PATH "the [MASK] of the union"', "```"]
     if modality == "eeg":
         use = (
             ["bothways eeg predict PATH new.edf --out predictions"]

@@ -1,0 +1,231 @@
+"""`bothways text pretrain`."""
+
+import datetime
+import hashlib
+import json
+import platform
+import tempfile
+import warnings
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bothways import text
+from bothways.config import HeadConfig, ModelConfig, TextConfig, TextPretrainConfig, load_config
+from bothways.errors import BothwaysWarning, UserError
+from bothways.files import check_output
+from bothways.model import Model
+from bothways.run.common import check_names, fitted_batch, parameters_of
+from bothways.run.text_prepare import told_of
+from bothways.training import check_fits, check_place, interruptible, join, mean_losses, open_run, train
+
+MOST_NAMES = 1000
+"""Documents kept out that the manifest names; the others follow from seed and fraction."""
+
+
+@interruptible("text pretrain")
+def text_pretrain(
+    paths: str | Path | Sequence[str | Path],
+    out: str | Path,
+    *,
+    tokenizer: str | Path | None = None,
+    recipe: str | Path | None = None,
+    changes: Sequence[str] = (),
+    documents: str = "blank",
+    column: str | None = None,
+    encoding: str | None = None,
+    workers: int | None = None,
+    overwrite: bool = False,
+    force: bool = False,
+) -> dict[str, Any]:
+    """Trains a BERT on text: hidden tokens from both sides, and whether a sentence is the next one.
+
+    Text that is not prepared yet is: a vocabulary is learned where no tokenizer is given, and the tokens are written
+    to `OUT-corpus`, beside the run, which holds no text itself. A run that was stopped goes on when it is called again,
+    to the same numbers as if it had not been.
+
+    Args:
+        paths: files and folders of text, see `text.Documents`; or one corpus of `text_prepare`.
+        out: the run's folder.
+        tokenizer: a folder with one; if none, `vocabulary` of the settings is learned.
+        recipe: TOML of `config.TextPretrainConfig`.
+        changes: `a.b=value` on top of it.
+        documents: what ends a document in plain text; see `text.Documents`.
+        column: of tables, the text's name.
+        encoding: of all text files; if none, that of each is found.
+        workers: processes that tokenise; see `text_prepare`.
+        overwrite: replace `out` and `OUT-corpus`; begin anew.
+        force: go on with a stopped run although its settings or text have changed.
+
+    Returns:
+        `run`, `finished_before` (it was there already, nothing was done), `corpus` (its folder) and what
+        `text_prepare` tells of it, `notes`, `trained_documents`, `held_out_documents`, `sequences` (of an epoch),
+        `next_sentence` (whether NSP was learned), `parameters`, `steps`, `best_step`, `seconds`, `sequences_per_s`,
+        `wait_share`, `loss` (last), `validation`: of `mlm` and `nsp` the `loss`, `accuracy` and number `n` on the
+        documents kept out, or where there are none on those that were trained on.
+
+    Raises:
+        UserError: the text, the tokenizer or the recipe does not fit, `out` was begun with others, or the loss is not
+            finite.
+        Interrupted: a signal came; what was done is saved.
+    """
+    paths = [paths] if isinstance(paths, str | Path) else paths
+    check_names(*paths, out)
+    out = Path(out)
+    settings = load_config(TextPretrainConfig, Path(recipe) if recipe else None, changes)
+    check_place(out, overwrite=overwrite, inputs=paths)
+    team = join()
+    found = {"documents": documents, "column": column, "encoding": encoding}
+    made = team.first_does(lambda: str(_corpus(paths, out, tokenizer, settings, found, workers, overwrite)))
+    corpus = text.Corpus.open(made)
+    notes = [message for messages in corpus.head["notes"].values() for message in messages]
+    notes += [f"{one['file']}: skipped: {one['reason']}" for one in corpus.head["skipped"]]
+    why_not = text.can_pair(corpus, np.arange(len(corpus))) if settings.objective.next_sentence else ""
+    if why_not:
+        notes.append(
+            f"{made}: trained without next sentences (NSP): {why_not}; give more documents, or --documents file where "
+            "blank lines end paragraphs, or objective.next_sentence=false to say that it is meant"
+        )
+    pairs = settings.objective.next_sentence and not why_not
+    trained_on, held_out = corpus.divided(settings.validation_fraction, settings.training.seed, pairs=pairs)
+    if not len(held_out):
+        notes.append("no document is kept out: what is measured is measured on what was trained on")
+    for note in notes:
+        warnings.warn(note, BothwaysWarning, stacklevel=2)
+    seed, lengths, masking = settings.training.seed, settings.sequences, settings.masking
+    source = text.SequenceSource(corpus, trained_on, lengths, masking, next_sentence=pairs, seed=seed)
+    tested_on = held_out if len(held_out) else trained_on
+    tests = text.SequenceSource(
+        corpus, tested_on, lengths, masking, next_sentence=pairs, seed=seed, purpose="validation"
+    )
+    depends_on = {"command": "text pretrain", "data": corpus.identity()}
+    with open_run(out, settings, depends_on, team, overwrite=overwrite, force=force, inputs=paths) as folder:
+        if folder.result is not None:
+            return {**folder.result, "run": str(out), "finished_before": True}
+        config = _model_config(settings, corpus.tokenizer, pairs=pairs)
+        check_fits(config, text.TokenEmbedding, "settings", trained=team.device.type == "cpu")
+        model = Model(config, text.TokenEmbedding(config))
+        model.initialise(seed)
+        folder.settings = settings = fitted_batch(settings, model, source, folder)
+        names = [corpus.name(int(one)) for one in held_out[:MOST_NAMES]]
+        folder.manifest = {
+            "kind": "pretrain",
+            **_provenance(corpus, trained_on),
+            "held_out": {"documents": len(held_out), "names": names},
+            "notes": notes,
+        }
+        result = train(
+            model,
+            source,
+            settings.training,
+            title="text pretrain",
+            unit="sequences",
+            evaluate=lambda m: {"validation": _measured(m, tests, settings.validation_sequences)},
+            score=lambda evaluation: -evaluation["validation"]["mlm"]["loss"],
+            team=team,
+            run=folder,
+        )
+        assert result.evaluation is not None
+        told = {
+            "run": str(out),
+            "corpus": made,
+            **told_of(corpus),
+            "notes": notes,
+            "trained_documents": len(trained_on),
+            "held_out_documents": len(held_out),
+            "sequences": len(source),
+            "next_sentence": pairs,
+            "parameters": parameters_of(model),
+            **result.told("sequences"),
+            "validation": result.evaluation["validation"],
+        }
+        folder.finish(model, told)
+    return {**told, "finished_before": False}
+
+
+def _corpus(
+    paths: Sequence[str | Path],
+    out: Path,
+    tokenizer: str | Path | None,
+    settings: TextPretrainConfig,
+    found: dict[str, str | None],
+    workers: int | None,
+    overwrite: bool,
+) -> Path:
+    """Returns the corpus that is given, or that lies beside the run, where it is made if need be."""
+    own = "vocabulary" in settings.model_fields_set
+    if len(paths) == 1 and text.is_corpus(Path(paths[0])):
+        asked = {"tokenizer": tokenizer, **found}
+        given = [f"--{name}" for name, value in asked.items() if value not in (None, "blank")]
+        if given or own:
+            named = ", ".join([*given, *(["vocabulary"] if own else [])])
+            raise UserError(f"{paths[0]}: is a prepared corpus, with its tokenizer; leave out {named}")
+        return Path(paths[0])
+    if tokenizer is not None and own:
+        warnings.warn("vocabulary has no effect: a tokenizer is given", BothwaysWarning, stacklevel=3)
+    documents = text.Documents(paths, found["documents"] or "blank", found["column"], found["encoding"])
+    given_tokenizer = None if tokenizer is None else text.load_tokenizer(Path(tokenizer))
+    ids = settings.vocabulary.model_dump() if given_tokenizer is None else given_tokenizer.files[text.TOKENIZER]
+    source = hashlib.sha256(json.dumps([documents.fingerprint(), ids]).encode()).hexdigest()
+    place = out.with_name(f"{out.name}-corpus")
+    if text.is_corpus(place) and text.Corpus.open(place).head.get("source") == source:
+        return place
+    if place.exists() and not overwrite:
+        raise UserError(
+            f"{place}: was made from other text, or with another tokenizer; give it instead of the text, choose "
+            "another --out, or pass --overwrite to replace it"
+        )
+    check_output(place, overwrite=overwrite, inputs=paths)
+    if given_tokenizer is None:
+        wanted = settings.vocabulary
+        learned, _ = text.train_wordpiece(
+            documents, wanted.size, lowercase=not wanted.cased, strip_accents=wanted.strip_accents
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            text.save_tokenizer(learned, Path(folder))
+            given_tokenizer = text.load_tokenizer(Path(folder))
+    text.prepare_corpus(documents, given_tokenizer, place, source=source, overwrite=overwrite, workers=workers)
+    return place
+
+
+def _model_config(settings: TextPretrainConfig, tokenizer: text.Tokenizer, *, pairs: bool) -> ModelConfig:
+    heads = {"mlm": HeadConfig(kind="mlm")}
+    if pairs:
+        heads["nsp"] = HeadConfig(kind="nsp", weight=settings.objective.next_sentence_weight)
+    sizes = TextConfig(
+        vocab_size=tokenizer.size,
+        max_position_embeddings=settings.sequences.positions,
+        pad_token_id=tokenizer.pad_id,
+    )
+    return ModelConfig(encoder=settings.encoder, text=sizes, pooler=pairs, heads=heads)
+
+
+def _measured(model: Model, source: text.SequenceSource, n: int) -> dict[str, Any]:
+    """Returns the losses on about `n` sequences, spread evenly; of fewer each is taken several times, at most ten."""
+    times = min(10, max(1, n // len(source)))
+    ids = np.unique(np.linspace(0, len(source) - 1, min(n, len(source))).astype(np.int64))
+    return mean_losses(model, source, np.tile(ids, times), np.repeat(np.arange(times), len(ids)))
+
+
+def _provenance(corpus: text.Corpus, documents: np.ndarray) -> dict[str, Any]:
+    """Returns what a run records of its text and of the software that made it."""
+    first, last = corpus.documents[documents], corpus.documents[documents + 1]
+    return {
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("bothways", "torch", "numpy", "tokenizers")},
+        },
+        "data": {
+            "corpus": str(corpus.path.absolute()),
+            "source": corpus.head["source"],
+            "documents": len(documents),
+            "sentences": int((last - first).sum()),
+            "tokens": int((corpus.sentences[last] - corpus.sentences[first]).sum()),
+            "unknown_share": corpus.head["totals"]["unknown"] / corpus.head["totals"]["tokens"],
+            "files": corpus.head["files"],
+        },
+    }
