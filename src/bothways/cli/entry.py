@@ -73,7 +73,7 @@ def main() -> None:
     """Runs the command line; a `UserError` is one line on standard error and status 2."""
     first = os.environ.get("RANK", "0") == "0"  # of several processes the first one speaks for all
     _Signalled.over = False
-    trains = sys.argv[1:3] in (["eeg", "pretrain"], ["eeg", "finetune"], ["eeg", "compare"])
+    trains = sys.argv[1:3] in (["eeg", "pretrain"], ["eeg", "finetune"], ["eeg", "compare"], ["text", "pretrain"])
     for number in (signal.SIGTERM, *((signal.SIGINT, signal.SIGUSR1) if trains else ())):
         signal.signal(number, _Signalled.now)
     warnings.simplefilter("ignore")

@@ -106,12 +106,12 @@ def print_loaded(report: dict[str, list[str]] | None, what: str = "weights") -> 
         print(line, file=sys.stderr)
 
 
-def print_training(result: dict[str, Any]) -> None:
+def print_training(result: dict[str, Any], unit: str = "windows") -> None:
     """Prints what a training came to as one line."""
     finished = ", finished before; --overwrite trains it anew" if result["finished_before"] else ""
     out.print(
         f"{result['run']}{finished}: {result['parameters']['total']:,} parameters, {result['seconds']:.0f} s, "
-        f"{result['windows_per_s']:.1f} windows/s, last loss {result['loss']:.4f}"
+        f"{result[f'{unit}_per_s']:.1f} {unit}/s, last loss {result['loss']:.4f}"
     )
 
 

@@ -16,6 +16,7 @@ from bothways.run.probe import probe
 from bothways.run.split import split
 from bothways.run.text_prepare import text_prepare
 from bothways.run.text_pretrain import text_pretrain
+from bothways.run.text_show import text_show
 from bothways.run.text_tokenizer import text_tokenizer
 from bothways.run.walkthrough import walkthrough
 
@@ -37,6 +38,7 @@ __all__ = [
     "split",
     "text_prepare",
     "text_pretrain",
+    "text_show",
     "text_tokenizer",
     "walkthrough",
 ]

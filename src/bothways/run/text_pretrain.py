@@ -90,7 +90,7 @@ def text_pretrain(
             "blank lines end paragraphs, or objective.next_sentence=false to say that it is meant"
         )
     pairs = settings.objective.next_sentence and not why_not
-    trained_on, held_out = corpus.divided(settings.validation_fraction, settings.training.seed, pairs=pairs)
+    trained_on, held_out = text.divide(corpus, settings.validation_fraction, settings.training.seed, pairs=pairs)
     if not len(held_out):
         notes.append("no document is kept out: what is measured is measured on what was trained on")
     for note in notes:
@@ -113,7 +113,7 @@ def text_pretrain(
         names = [corpus.name(int(one)) for one in held_out[:MOST_NAMES]]
         folder.manifest = {
             "kind": "pretrain",
-            **_provenance(corpus, trained_on),
+            **_provenance(corpus, trained_on, pairs=pairs),
             "held_out": {"documents": len(held_out), "names": names},
             "notes": notes,
         }
@@ -210,7 +210,7 @@ def _measured(model: Model, source: text.SequenceSource, n: int) -> dict[str, An
     return mean_losses(model, source, np.tile(ids, times), np.repeat(np.arange(times), len(ids)))
 
 
-def _provenance(corpus: text.Corpus, documents: np.ndarray) -> dict[str, Any]:
+def _provenance(corpus: text.Corpus, documents: np.ndarray, *, pairs: bool) -> dict[str, Any]:
     """Returns what a run records of its text and of the software that made it."""
     first, last = corpus.documents[documents], corpus.documents[documents + 1]
     return {
@@ -221,7 +221,8 @@ def _provenance(corpus: text.Corpus, documents: np.ndarray) -> dict[str, Any]:
         },
         "data": {
             "corpus": str(corpus.path.absolute()),
-            "source": corpus.head["source"],
+            "identity": corpus.identity(),
+            "next_sentence": pairs,
             "documents": len(documents),
             "sentences": int((last - first).sum()),
             "tokens": int((corpus.sentences[last] - corpus.sentences[first]).sum()),

@@ -7,12 +7,13 @@ from bothways.text.folder import Loaded, load_folder
 from bothways.text.hf import from_transformers, to_transformers
 from bothways.text.preparing import prepare_corpus
 from bothways.text.sentences import Splitter, split_sentences
-from bothways.text.sequences import IS_NEXT, Example, SequenceSource, can_pair
+from bothways.text.sequences import IS_NEXT, RANDOM, Example, SequenceSource, can_pair, divide
 from bothways.text.tokenizer import TOKENIZER, Encoding, Tokenizer, load_tokenizer
 from bothways.text.wordpiece import save_tokenizer, train_wordpiece
 
 __all__ = [
     "IS_NEXT",
+    "RANDOM",
     "TOKENIZER",
     "Corpus",
     "Document",
@@ -26,6 +27,7 @@ __all__ = [
     "TokenEmbedding",
     "Tokenizer",
     "can_pair",
+    "divide",
     "from_transformers",
     "is_corpus",
     "load_folder",

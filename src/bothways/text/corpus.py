@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int, Shaped
 
-from bothways.draws import generator
 from bothways.errors import UserError
 from bothways.files import read_json
 from bothways.text.tokenizer import Tokenizer, load_tokenizer
@@ -106,23 +105,6 @@ class Corpus:
     def equal_documents(self) -> int:
         """Returns how many documents were there before, word for word."""
         return len(self) - len(np.unique(self.digests))
-
-    def divided(
-        self, fraction: float, seed: int, *, pairs: bool = False
-    ) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " m"]]:
-        """Returns the documents to train on and those to keep out; equal ones are on one side.
-
-        Args:
-            fraction: of the documents to keep out; one at least, of `pairs` two, as long as as many are left.
-            seed: of the draw.
-            pairs: pairs of sentences will be made, which takes two documents.
-        """
-        _, group = np.unique(self.digests, return_inverse=True)
-        n, least = int(group.max()) + 1, 2 if pairs else 1
-        wanted = 0 if fraction == 0 else min(max(least, round(fraction * n)), n - least)
-        order = generator("validation", seed).permutation(n)
-        kept_out = np.isin(group, order[: max(wanted, 0)])
-        return np.flatnonzero(~kept_out), np.flatnonzero(kept_out)
 
 
 def is_corpus(path: Path) -> bool:

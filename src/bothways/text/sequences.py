@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from bothways.config import SequenceConfig, TextMaskingConfig
@@ -34,7 +34,7 @@ class Example:
     ids: Int[np.ndarray, " L"]
     segments: Int[np.ndarray, " L"]
     truth: Int[np.ndarray, " L"]
-    masked: np.ndarray
+    masked: Bool[np.ndarray, " L"]
     next_label: int
 
 
@@ -158,10 +158,10 @@ class SequenceSource:
 
 
 def hide(
-    parts: Sequence[Int[np.ndarray, " n"]],
+    parts: Sequence[np.ndarray],
     label: int,
     tokenizer: Tokenizer,
-    hideable: np.ndarray,
+    hideable: Bool[np.ndarray, " V"],
     masking: TextMaskingConfig,
     rng: np.random.Generator,
 ) -> Example:
@@ -237,3 +237,25 @@ def can_pair(corpus: Corpus, documents: Int[np.ndarray, " n"]) -> str:
     if int(n_sentences.max()) < 2:
         return "each document is one sentence, so no sentence has a next one"
     return ""
+
+
+def divide(
+    corpus: Corpus, fraction: float, seed: int, *, pairs: bool
+) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " m"]]:
+    """Returns the documents to train on and those to keep out; equal ones are on one side.
+
+    Args:
+        corpus: the store.
+        fraction: of the documents to keep out: one at least, of `pairs` two, as long as as many are left. Nobody where
+            no pair would be left to train on.
+        seed: of the draw.
+        pairs: pairs of sentences will be made, which takes two documents.
+    """
+    _, group = np.unique(corpus.digests, return_inverse=True)
+    n, least = int(group.max()) + 1, 2 if pairs else 1
+    wanted = 0 if fraction == 0 else max(0, min(max(least, round(fraction * n)), n - least))
+    kept_out = np.isin(group, generator("validation", seed).permutation(n)[:wanted])
+    trained_on = np.flatnonzero(~kept_out)
+    if pairs and can_pair(corpus, trained_on):
+        return np.arange(len(corpus)), np.zeros(0, dtype=np.int64)
+    return trained_on, np.flatnonzero(kept_out)

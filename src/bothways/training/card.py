@@ -102,7 +102,7 @@ def _text(data: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[str]:
     lines += ["", "| file | documents | encoding |", "| --- | --- | --- |"]
     lines += [f"| {_code(f['file'])} | {f['documents']} | {f['encoding'] or 'Parquet'} |" for f in files[:MOST_ROWS]]
     more = [f"and {len(files) - MOST_ROWS} more in `manifest.json`."] if len(files) > MOST_ROWS else []
-    return [*lines, *([""] + more if more else [])]
+    return [*lines, *(["", *more] if more else [])]
 
 
 def _contract(model: Model) -> list[str]:

@@ -1,0 +1,216 @@
+"""The corpus on disk: what it holds, that it is the same whoever made it, and that damage is found."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bothways import making, run
+from bothways.errors import BothwaysWarning, UserError
+from bothways.text import Corpus, Documents, is_corpus, load_tokenizer, prepare_corpus, preparing
+from bothways.workers import Lost
+from corpora import PIECES, make_corpus, many_documents, write_tokenizer
+
+A, B, IN_B, STOP, WHY = (PIECES.index(piece) for piece in ("a", "b", "##b", ".", "?"))
+
+
+def arrays(corpus: Corpus) -> dict[str, list[int]]:
+    return {name: np.asarray(getattr(corpus, name)).tolist() for name in ("ids", "sentences", "documents", "places")}
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_what_is_stored(tmp_path: Path) -> None:
+    corpus = make_corpus(tmp_path, "\n Ab. Bb b.\n\n\u200d\n\nAb?\nBb.\n")
+    # "\u200d" alone is taken out by BERT's cleaning: a document without a token is none.
+    assert arrays(corpus) == {
+        "ids": [A, IN_B, STOP, B, IN_B, B, STOP, A, IN_B, WHY, B, IN_B, STOP],
+        "sentences": [0, 3, 7, 10, 13],
+        "documents": [0, 2, 4],
+        "places": [[0, 2], [0, 6]],
+    }
+    assert corpus.ids.dtype == np.uint16
+    assert corpus.head["totals"] == {
+        "tokens": 13, "unknown": 0, "sentences": 4, "documents": 2, "next_pairs": 2, "empty_documents": 1,
+    }  # fmt: skip
+    assert (len(corpus), corpus.name(1), corpus.tokens_of(1)) == (2, f"{tmp_path}/text.txt:6", (7, 13))
+    assert corpus.tokenizer.encode("a b").ids == [2, A, B, 3]
+    assert corpus.equal_documents() == 0
+    assert make_corpus(tmp_path / "twice", "Ab.\n\nBb.\n\nAb.").equal_documents() == 1
+
+
+def test_a_large_vocabulary_takes_wider_ids(tmp_path: Path) -> None:
+    pieces = [*PIECES, *(f"w{i}" for i in range(70_000))]
+    folder = write_tokenizer(tmp_path / "t")
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.txt").write_text("\n".join(pieces))
+    (tmp_path / "a.txt").write_text("w69999 a")
+    corpus, _ = prepare_corpus(Documents([tmp_path / "a.txt"]), load_tokenizer(folder), tmp_path / "c")
+    assert (corpus.ids.dtype, corpus.ids.tolist()) == (np.uint32, [len(pieces) - 1, A])
+
+
+@pytest.fixture
+def several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Documents, Path]:
+    """Some files that make several chunks, and a tokenizer."""
+    monkeypatch.setattr(preparing, "CHUNK_CHARACTERS", 300)
+    (tmp_path / "in").mkdir()
+    for i in range(4):
+        (tmp_path / "in" / f"{i}.txt").write_text(many_documents(10 + i))
+    return Documents([tmp_path / "in"]), write_tokenizer(tmp_path / "tokenizer")
+
+
+def test_the_same_corpus_whoever_makes_it(several: tuple[Documents, Path], tmp_path: Path) -> None:
+    documents, folder = several
+    tokenizer = load_tokenizer(folder)
+    one, _ = prepare_corpus(documents, tokenizer, tmp_path / "one")
+    assert len(list(documents)) == len(one) == 46
+    two, reused = prepare_corpus(documents, tokenizer, tmp_path / "two", workers=2)
+    assert reused == 0
+    assert files(one.path) == files(two.path)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_stopped_call_goes_on(
+    several: tuple[Documents, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents, folder = several
+    tokenizer, real, made = load_tokenizer(folder), preparing.make_chunk, 0
+
+    def some(chunk: preparing.Chunk) -> preparing.Made:
+        nonlocal made
+        made += 1
+        if made == 4:
+            raise KeyboardInterrupt
+        return real(chunk)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(preparing, "make_chunk", some)
+        with pytest.raises(KeyboardInterrupt, match=r"run it again, it goes on after the 3 chunks that are finished"):
+            prepare_corpus(documents, tokenizer, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    whole, _ = prepare_corpus(documents, tokenizer, tmp_path / "whole")
+    found, reused = prepare_corpus(documents, tokenizer, tmp_path / "out")
+    assert reused == 3
+    assert files(found.path) == files(whole.path)
+
+
+def test_changed_text_is_tokenised_anew(
+    several: tuple[Documents, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents, folder = several
+    tokenizer = load_tokenizer(folder)
+
+    def broken(*_: object) -> None:
+        raise OSError(28, os.strerror(28))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(preparing, "_put_together", broken)
+        with pytest.raises(UserError, match=r"out: cannot be written: No space left on device; make room and run it"):
+            prepare_corpus(documents, tokenizer, tmp_path / "out")
+    (tmp_path / "in" / "0.txt").write_text("a b c.")
+    found, reused = prepare_corpus(Documents([tmp_path / "in"]), tokenizer, tmp_path / "out")
+    assert reused == 0  # each chunk's documents have moved
+    assert found.tokens_of(0) == (0, 4)
+
+
+def test_other_settings_begin_anew(several: tuple[Documents, Path], tmp_path: Path) -> None:
+    documents, folder = several
+    work = making.WorkFolder(tmp_path / "out", "chunks", ".npz")
+    work.path.mkdir()
+    work.set_up({"other": "settings"})
+    (work.done / "x.npz").write_bytes(b"")
+    with pytest.warns(BothwaysWarning, match="chunks finished with other settings are done anew"):
+        prepare_corpus(documents, load_tokenizer(folder), tmp_path / "out")
+
+
+def test_a_lost_process_stops_all(
+    several: tuple[Documents, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents, folder = several
+    gone = Lost("killed by SIGKILL")
+    monkeypatch.setattr(preparing, "work", lambda _, chunks, *__: ((chunk, gone) for chunk in chunks))
+    with pytest.raises(UserError, match=r"chunk 0: the process that worked on it ended .* use fewer --workers"):
+        prepare_corpus(documents, load_tokenizer(folder), tmp_path / "out")
+
+
+def test_nothing_to_store(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="expected documents with words, found none"):
+        make_corpus(tmp_path, "\u200d\n\n  \n")
+    assert not (tmp_path / "corpus").exists()
+
+
+@pytest.mark.parametrize("damage", ["cut", "head", "other", "version", "gone"])
+def test_damage_is_found(tmp_path: Path, damage: str) -> None:
+    corpus = make_corpus(tmp_path, "a b. b.\n\na.")
+    head = corpus.path / "store.json"
+    values = json.loads(head.read_text())
+    if damage == "cut":
+        whole = (corpus.path / "ids.npy").read_bytes()
+        (corpus.path / "ids.npy").write_bytes(whole[:-2])
+    elif damage == "head":
+        head.write_text(json.dumps(values | {"totals": values["totals"] | {"tokens": 3}}))
+    elif damage == "other":
+        np.save(corpus.path / "sentences.npy", np.array([0, 3]))
+    elif damage == "version":
+        head.write_text(json.dumps(values | {"format_version": 9}))
+    else:
+        (corpus.path / "ids.npy").unlink()
+    with pytest.raises(UserError, match=r"prepare (it|the corpus) anew|found none; check the path"):
+        Corpus.open(corpus.path)
+    assert is_corpus(corpus.path) is (damage != "gone")
+
+
+def words(text: str) -> list[str]:
+    """A splitter of somebody else's."""
+    return text.split()
+
+
+def test_another_splitter(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a b. c")
+    folder = write_tokenizer(tmp_path / "t")
+    told = run.text_prepare(tmp_path / "a.txt", tmp_path / "c", folder, split=words)
+    assert (told["sentences"], told["next_pairs"], told["tokens"]) == (3, 2, 4)
+    assert Corpus.open(tmp_path / "c").head["settings"]["sentences"].endswith("test_text_corpus.words")
+
+
+@pytest.mark.parametrize(
+    ("name", "documents", "sentences", "pairs"),
+    [("b50_blank_after_every_sentence.txt", 6, 6, 0), ("b51_one_sentence_documents.txt", 5, 6, 1)],
+)
+def test_documents_of_the_cases(
+    shared: Path, tmp_path: Path, name: str, documents: int, sentences: int, pairs: int
+) -> None:
+    folder = write_tokenizer(tmp_path / "t")
+    told = run.text_prepare(shared / "cases" / "text" / name, tmp_path / "c", folder)
+    assert (told["documents"], told["sentences"], told["next_pairs"]) == (documents, sentences, pairs)
+
+
+def test_pieces_of_the_cases(shared: Path, tmp_path: Path) -> None:
+    """B53 and B55: very long words, emoji and Chinese, with BERT's vocabulary."""
+    cases = shared / "cases"
+    expected = {
+        case["case"]: case["expect"]
+        for case in json.loads((cases / "manifest.json").read_text())["cases"]
+        if (case.get("file") or "").startswith(("text/b53", "text/b55"))
+    }
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "vocab.txt").write_bytes((cases / "text" / "vocab.txt").read_bytes())
+    (tmp_path / "t" / "tokenizer_config.json").write_text('{"do_lower_case": true}')
+    for case, file in (("B53", "b53_long_word.txt"), ("B55", "b55_emoji_cjk.txt")):
+        lines = (cases / "text" / file).read_text(encoding="utf-8").splitlines()
+        (tmp_path / f"{case}.txt").write_text("\n\n".join(lines), encoding="utf-8")
+        run.text_prepare(tmp_path / f"{case}.txt", tmp_path / case, tmp_path / "t")
+        corpus = Corpus.open(tmp_path / case)
+        found = [
+            [corpus.tokenizer.token(int(i)) for i in corpus.ids[slice(*corpus.tokens_of(d))]] for d in range(len(corpus))
+        ]
+        if case == "B53":
+            assert [len(one) for one in found] == expected[case]["tokens_per_line"]
+            assert found[-1] == expected[case]["last_line"]
+            assert corpus.head["totals"]["unknown"] == sum(one.count("[UNK]") for one in found) > 0
+        else:
+            assert found == expected[case]["tokens"]

@@ -1,0 +1,206 @@
+"""Sequences for pretraining: what is paired, what is hidden, and that all of it follows from (seed, epoch, number)."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bothways.config import SequenceConfig, TextMaskingConfig
+from bothways.draws import generator
+from bothways.heads import IGNORED
+from bothways.masking import word_positions
+from bothways.text import IS_NEXT, RANDOM, Corpus, SequenceSource, can_pair, divide
+from corpora import PIECES, make_corpus, many_documents
+
+CLS, SEP, MASK = 2, 3, 4
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return make_corpus(tmp_path_factory.mktemp("corpus"), many_documents())
+
+
+def source(
+    corpus: Corpus, *, pairs: bool = True, seed: int = 0, length: int = 24, short: float = 0.1, **masking: object
+) -> SequenceSource:
+    return SequenceSource(
+        corpus,
+        np.arange(len(corpus)),
+        SequenceConfig(length=length, short=short),
+        TextMaskingConfig(**masking),  # type: ignore[arg-type]
+        next_sentence=pairs,
+        seed=seed,
+    )
+
+
+def contains(corpus: Corpus, document: int, part: np.ndarray) -> bool:
+    """Whether a document has these tokens in a row."""
+    ids = corpus.ids[slice(*corpus.tokens_of(document))].astype(np.int64)
+    return any(np.array_equal(ids[i : i + len(part)], part) for i in range(len(ids) - len(part) + 1))
+
+
+@pytest.mark.parametrize("pairs", [True, False])
+def test_every_sequence_is_well_formed(corpus: Corpus, pairs: bool) -> None:
+    made = source(corpus, pairs=pairs)
+    which = np.searchsorted(made.first_place, np.arange(len(made)), side="right") - 1
+    n_sentences = np.diff(corpus.documents)
+    labels: Counter[int] = Counter()
+    for epoch in range(6):
+        for number in range(len(made)):
+            one, document = made.example(number, epoch), int(which[number])
+            assert len(one.ids) == len(one.truth) == len(one.segments) == len(one.masked) <= 24
+            seps = np.flatnonzero(one.truth == SEP)
+            parts = np.split(one.truth[1:], seps)  # after [CLS], each with [SEP] at its end
+            parts = [part[part != SEP] for part in parts if len(part)]
+            assert one.truth[0] == CLS
+            assert seps[-1] == len(one.truth) - 1
+            assert all(len(part) for part in parts)
+            assert one.segments.tolist() == [0] * (seps[0] + 1) + [1] * (len(one.truth) - seps[0] - 1)
+            hideable = ~np.isin(one.truth, (CLS, SEP))
+            assert not one.masked[~hideable].any()
+            assert one.masked.sum() == max(1, round(0.15 * hideable.sum()))
+            assert np.array_equal(one.ids[~one.masked], one.truth[~one.masked])
+            assert contains(corpus, document, parts[0])
+            assert len(parts) == (2 if pairs and n_sentences[document] > 1 else 1)
+            labels[one.next_label] += 1
+            if len(parts) == 1:
+                assert one.next_label == IGNORED
+            elif one.next_label == IS_NEXT:
+                assert contains(corpus, document, parts[1])
+            else:
+                others = [d for d in range(len(corpus)) if contains(corpus, d, parts[1])]
+                assert others != [document]
+    assert set(labels) == ({IS_NEXT, RANDOM, IGNORED} if pairs else {IGNORED})
+    if pairs:
+        n = labels[IS_NEXT] + labels[RANDOM]
+        assert abs(labels[IS_NEXT] / n - 0.5) < 3 * 0.5 / np.sqrt(n)
+
+
+def test_a_true_pair_is_neighbours(tmp_path: Path) -> None:
+    """What follows is the very next sentence, in a document whose sentences all differ."""
+    text = "\n".join(f"{one}{one}." for one in "abcdefghjk") + "\n\n" + "\n".join(f"{one}." for one in "lmnop")
+    made = source(make_corpus(tmp_path, text), length=9, short=0.0)
+    pairs = set()
+    for epoch in range(80):
+        for number in range(len(made)):
+            one = made.example(number, epoch)
+            if one.next_label == IS_NEXT:
+                middle = int(np.flatnonzero(one.truth == SEP)[0])
+                a, b = ("".join(PIECES[i] for i in part) for part in (one.truth[1:middle], one.truth[middle + 1 : -1]))
+                pairs.add((a.rstrip(".")[-1], b.lstrip("#")[0]))
+    assert set(zip("abcdefghj", "bcdefghjk")) <= pairs
+    assert all("abcdefghjklmnop".index(y) - "abcdefghjklmnop".index(x) in (0, 1) for x, y in pairs)  # 0: cut inside
+
+
+def test_other_epochs_and_seeds_differ_and_nothing_else_does(corpus: Corpus) -> None:
+    one = source(corpus)
+    ids, epochs = np.array([3, 0, 7]), np.array([0, 2, 0])
+    together, alone = one.batch(ids, epochs), source(corpus).batch(ids[1:2], epochs[1:2])
+    n = alone["input_ids"].shape[1]
+    for name in ("input_ids", "token_type_ids", "attention_mask", "mlm_labels"):
+        assert together[name][1, :n].equal(alone[name][0])
+    assert together["attention_mask"].sum(1).tolist()[1] == n
+    assert (together["input_ids"][together["attention_mask"] == 0] == 0).all()
+    assert (together["mlm_labels"][together["attention_mask"] == 0] == IGNORED).all()
+    for other in (one.example(3, 1), source(corpus, seed=1).example(3, 0)):
+        assert not np.array_equal(other.ids, one.example(3, 0).ids)
+    assert one.names(np.array([0, len(one) - 1])) == [corpus.name(0), corpus.name(len(corpus) - 1)]
+
+
+def test_an_epoch_covers_the_text(corpus: Corpus) -> None:
+    """Over some epochs every sentence of every document is seen, at its beginning too."""
+    made = source(corpus, pairs=False, length=16, short=0.0)
+    assert len(made) == sum(max(1, round(int(n) / 14)) for n in made.n_tokens)
+    seen = {tuple(made.example(number, epoch).truth[1:3]) for epoch in range(30) for number in range(len(made))}
+    starts = {tuple(corpus.ids[i : i + 2].astype(int)) for i in corpus.sentences[:-1]}
+    assert starts <= seen
+
+
+def test_what_stands_in_a_hidden_tokens_place(corpus: Corpus) -> None:
+    """80 % [MASK], 10 % any token of the whole vocabulary, 10 % unchanged."""
+    made = source(corpus, length=128)
+    kinds: Counter[str] = Counter()
+    random: Counter[int] = Counter()
+    for epoch in range(150):
+        for number in range(len(made)):
+            one = made.example(number, epoch)
+            for seen, truth in zip(one.ids[one.masked], one.truth[one.masked]):
+                kinds["mask" if seen == MASK else "unchanged" if seen == truth else "random"] += 1
+                random[int(seen)] += seen not in (MASK, truth)
+    n = sum(kinds.values())
+    assert n > 20_000
+    # A random token is [MASK] or its own once in len(PIECES) times.
+    expected = {"mask": 0.8 + 0.1 / len(PIECES), "random": 0.1 * (1 - 2 / len(PIECES))}
+    for kind, share in expected.items():
+        assert abs(kinds[kind] / n - share) < 4 * np.sqrt(share * (1 - share) / n)
+    assert {token for token, count in random.items() if count} == set(range(len(PIECES))) - {MASK}
+    assert max(random.values()) < 3 * np.median([count for count in random.values() if count])
+
+
+def test_whole_words(corpus: Corpus) -> None:
+    made = source(corpus, length=64, whole_words=True)
+    exact = 0
+    for number in range(len(made)):
+        one = made.example(number, 0)
+        words, content = (~corpus.tokenizer.continues[one.truth]).cumsum(), ~np.isin(one.truth, (CLS, SEP))
+        for word in np.unique(words[content]):
+            assert len(set(one.masked[content & (words == word)].tolist())) == 1
+        wanted = max(1, round(0.15 * content.sum()))
+        assert 1 <= one.masked.sum()
+        exact += one.masked.sum() == wanted
+    assert exact > 0.5 * len(made)
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=20), st.floats(0.05, 0.9), st.integers(0, 99))
+def test_words_fit_or_the_shortest_is_hidden(sizes: list[int], ratio: float, seed: int) -> None:
+    words = np.repeat(np.arange(len(sizes)), sizes)
+    masked = word_positions(np.ones(len(words), dtype=bool), words, ratio, generator("test", seed))
+    hidden = [bool(masked[words == i].all()) for i in range(len(sizes))]
+    assert [bool(masked[words == i].any()) for i in range(len(sizes))] == hidden
+    most = max(1, round(ratio * len(words)))
+    left = most - int(masked.sum())
+    if left < 0:
+        assert [size for size, one in zip(sizes, hidden) if one] == [min(sizes)]
+    else:
+        assert all(size > left for size, one in zip(sizes, hidden) if not one) or left == 0
+
+
+@pytest.mark.parametrize("text", ["a", "a.", "Hi there", "a\n\nb"])
+def test_very_short_texts(tmp_path: Path, text: str) -> None:
+    corpus = make_corpus(tmp_path, text)
+    for pairs in (True, False):
+        made = source(corpus, pairs=pairs)
+        for epoch in range(50):
+            batch = made.batch(np.arange(len(made)), np.full(len(made), epoch))
+            assert ((batch["mlm_labels"] != IGNORED).sum(1) > 0).all()
+
+
+def test_why_there_are_no_pairs(tmp_path: Path, corpus: Corpus) -> None:
+    assert can_pair(corpus, np.arange(len(corpus))) == ""
+    assert "one document" in can_pair(corpus, np.array([1]))
+    single = make_corpus(tmp_path, "A cat.\n\nA dog.\n\nA cow.")
+    assert "each document is one sentence" in can_pair(single, np.arange(3))
+
+
+def test_documents_that_are_kept_out(tmp_path: Path, corpus: Corpus) -> None:
+    train, held_out = divide(corpus, 0.25, 0, pairs=True)
+    assert (len(train), len(held_out)) == (30, 10)
+    assert sorted([*train, *held_out]) == list(range(40))
+    assert divide(corpus, 0.25, 1, pairs=True)[1].tolist() != held_out.tolist()
+    assert [len(part) for part in divide(corpus, 0.001, 0, pairs=True)] == [38, 2]
+    assert [len(part) for part in divide(corpus, 0.001, 0, pairs=False)] == [39, 1]
+    assert [len(part) for part in divide(corpus, 0.0, 0, pairs=True)] == [40, 0]
+    # Copies are never on both sides, and the only pair is never kept out.
+    twice = make_corpus(tmp_path / "twice", "\n\n".join(["Aa.\nBb."] * 5 + ["Cc.\nDd.", "Ee.\nFf."]))
+    for seed in range(6):
+        train, held_out = divide(twice, 0.34, seed, pairs=False)
+        assert not {int(one) for one in twice.digests[train]} & {int(one) for one in twice.digests[held_out]}
+    lonely = make_corpus(tmp_path / "lonely", "A cat.\n\nA dog.\n\nA cow.\n\nA hen.\n\nA bee. A fly.")
+    for seed in range(6):
+        train, held_out = divide(lonely, 0.4, seed, pairs=True)
+        assert can_pair(lonely, train) == ""
+    one = make_corpus(tmp_path / "one", "A cat. A dog.")
+    assert [len(part) for part in divide(one, 0.5, 0, pairs=False)] == [1, 0]
