@@ -206,7 +206,8 @@ def test_pieces_of_the_cases(shared: Path, tmp_path: Path) -> None:
         run.text_prepare(tmp_path / f"{case}.txt", tmp_path / case, tmp_path / "t")
         corpus = Corpus.open(tmp_path / case)
         found = [
-            [corpus.tokenizer.token(int(i)) for i in corpus.ids[slice(*corpus.tokens_of(d))]] for d in range(len(corpus))
+            [corpus.tokenizer.token(int(i)) for i in corpus.ids[slice(*corpus.tokens_of(d))]]
+            for d in range(len(corpus))
         ]
         if case == "B53":
             assert [len(one) for one in found] == expected[case]["tokens_per_line"]

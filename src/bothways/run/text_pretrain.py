@@ -81,8 +81,9 @@ def text_pretrain(
     found = {"documents": documents, "column": column, "encoding": encoding}
     made = team.first_does(lambda: str(_corpus(paths, out, tokenizer, settings, found, workers, overwrite)))
     corpus = text.Corpus.open(made)
-    notes = [message for messages in corpus.head["notes"].values() for message in messages]
-    notes += [f"{one['file']}: skipped: {one['reason']}" for one in corpus.head["skipped"]]
+    of_text = [message for messages in corpus.head["notes"].values() for message in messages]
+    of_text += [f"{one['file']}: skipped: {one['reason']}" for one in corpus.head["skipped"]]
+    notes: list[str] = []
     why_not = text.can_pair(corpus, np.arange(len(corpus))) if settings.objective.next_sentence else ""
     if why_not:
         notes.append(
@@ -93,8 +94,9 @@ def text_pretrain(
     trained_on, held_out = text.divide(corpus, settings.validation_fraction, settings.training.seed, pairs=pairs)
     if not len(held_out):
         notes.append("no document is kept out: what is measured is measured on what was trained on")
-    for note in notes:
+    for note in [*(of_text if made != str(paths[0]) else ()), *notes]:  # of a corpus, `prepare` has said it
         warnings.warn(note, BothwaysWarning, stacklevel=2)
+    notes = of_text + notes
     seed, lengths, masking = settings.training.seed, settings.sequences, settings.masking
     source = text.SequenceSource(corpus, trained_on, lengths, masking, next_sentence=pairs, seed=seed)
     tested_on = held_out if len(held_out) else trained_on
@@ -111,6 +113,7 @@ def text_pretrain(
         model.initialise(seed)
         folder.settings = settings = fitted_batch(settings, model, source, folder)
         names = [corpus.name(int(one)) for one in held_out[:MOST_NAMES]]
+        folder.side_files = corpus.tokenizer.files
         folder.manifest = {
             "kind": "pretrain",
             **_provenance(corpus, trained_on, pairs=pairs),
@@ -142,7 +145,7 @@ def text_pretrain(
             **result.told("sequences"),
             "validation": result.evaluation["validation"],
         }
-        folder.finish(model, told)
+        folder.finish(model, told, save=text.save_folder)
     return {**told, "finished_before": False}
 
 

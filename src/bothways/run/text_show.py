@@ -12,7 +12,7 @@ from bothways.draws import generator
 from bothways.errors import UserError
 from bothways.heads import IGNORED
 from bothways.model import Model
-from bothways.training import check_finished, load_manifest, load_recipe, run_at
+from bothways.training import MANIFEST, check_finished, load_manifest, load_recipe, run_at
 
 LABELS = {text.IS_NEXT: "next", text.RANDOM: "random", IGNORED: None}
 
@@ -68,7 +68,7 @@ def corpus_of(folder: Path, place: str | Path | None = None) -> tuple[text.Corpu
     Raises:
         UserError: the run is none of `text_pretrain`, its corpus is gone, or is another one now.
     """
-    manifest = load_manifest(folder)
+    manifest = load_manifest(folder) if (folder / MANIFEST).is_file() else {}
     data = manifest.get("data", {})
     if manifest.get("kind") != "pretrain" or "corpus" not in data:
         raise UserError(f"{folder}: expected a run of `bothways text pretrain` or a corpus, got another folder")
