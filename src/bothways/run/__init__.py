@@ -14,6 +14,8 @@ from bothways.run.pretrain import pretrain
 from bothways.run.pretrained import Pretrained, load_pretrained
 from bothways.run.probe import probe
 from bothways.run.split import split
+from bothways.run.text_export import text_export
+from bothways.run.text_import import text_import
 from bothways.run.text_tokenizer import text_tokenizer
 from bothways.run.walkthrough import walkthrough
 
@@ -33,6 +35,8 @@ __all__ = [
     "pretrain",
     "probe",
     "split",
+    "text_export",
+    "text_import",
     "text_tokenizer",
     "walkthrough",
 ]

@@ -1,5 +1,6 @@
 """Text to token ids and back, by the files that lie beside a checkpoint."""
 
+import json
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from bothways.config import TextConfig
 from bothways.errors import BothwaysWarning, UserError
-from bothways.files import read_bytes, read_json
+from bothways.files import beside, read_bytes, read_json
 
 TOKENIZER, VOCAB, SETTINGS = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
 MOST_BYTES, MOST_BYTES_A_TOKEN = 2**22, 256
@@ -81,6 +82,11 @@ class Tokenizer:
     def __len__(self) -> int:
         """Number of tokens; the model's table may have more rows."""
         return int(self._named.sum())
+
+    @property
+    def vocab_size(self) -> int:
+        """Rows of the model's table."""
+        return self._text.vocab_size
 
     def encode(self, text: str, pair: str | None = None) -> Encoding:
         """Splits a text, or a pair of texts, into tokens.
@@ -150,6 +156,54 @@ def load_tokenizer(folder: Path, text: TextConfig) -> Tokenizer:
     return made
 
 
+def tokenizer_files(tokenizer: Tokenizer, folder: Path | None = None) -> dict[str, str]:
+    """Returns `tokenizer.json`, `vocab.txt` and `tokenizer_config.json` by name, as transformers reads them.
+
+    `vocab.txt` is left out where it cannot say what the vocabulary is: other pieces than WordPiece, ids with gaps.
+
+    Args:
+        tokenizer: as loaded.
+        folder: what it was loaded from; its own files are returned as they are there, settings that say less than
+            transformers needs with the others added.
+
+    Raises:
+        UserError: a file of `folder` cannot be read.
+    """
+    inner, most_bytes = tokenizer._tokenizer, MOST_BYTES + MOST_BYTES_A_TOKEN * tokenizer._text.vocab_size
+    files: dict[str, str] = {TOKENIZER: inner.to_str(pretty=True) + "\n"}
+    vocab = inner.get_vocab()
+    tokens = sorted(vocab, key=vocab.__getitem__)
+    lines = "".join(f"{token}\n" for token in tokens)
+    told = _tokens_of(lines) == tokens and max(vocab.values()) == len(tokens) - 1
+    if isinstance(inner.model, WordPiece) and told:
+        files[VOCAB] = lines
+    special = {name: tokenizer.token(getattr(tokenizer, f"{name}_id")) for name in SPECIAL}
+    settings = settings_of(inner, special) | {"model_max_length": tokenizer._text.max_position_embeddings}
+    for name in (TOKENIZER, VOCAB, SETTINGS):
+        if folder and (folder / name).is_file():
+            files[name] = read_bytes(beside(folder, name), most_bytes).decode("utf-8-sig")
+    if SETTINGS in files:
+        settings |= json.loads(files[SETTINGS])
+    return files | {SETTINGS: json.dumps(settings, indent=1, ensure_ascii=False) + "\n"}
+
+
+def settings_of(tokenizer: tokenizers.Tokenizer, special: dict[str, str]) -> dict[str, Any]:
+    """Returns what `tokenizer_config.json` says of a tokenizer: of which class it is, its rules, its special tokens."""
+    rules, written = tokenizer.normalizer, {f"{name}_token": token for name, token in special.items()}
+    pair = tokenizer.encode("", "")
+    like_bert = (pair.tokens, pair.type_ids) == ([special["cls"], special["sep"], special["sep"]], [0, 0, 1])
+    words = isinstance(tokenizer.pre_tokenizer, BertPreTokenizer) and isinstance(tokenizer.model, WordPiece)
+    if not (like_bert and words and isinstance(rules, BertNormalizer)):
+        return {"tokenizer_class": "PreTrainedTokenizerFast", **written}  # whatever tokenizer.json says
+    return {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": rules.lowercase,
+        "strip_accents": rules.strip_accents,
+        "tokenize_chinese_chars": rules.handle_chinese_chars,
+        **written,
+    }
+
+
 def _written(token: Any) -> str:
     return str(token["content"] if isinstance(token, dict) and "content" in token else token)
 
@@ -183,9 +237,7 @@ def _build_tokenizer(
     if kind not in ("BertTokenizer", "BertTokenizerFast") or settings.get("do_basic_tokenize") is False:
         raise UserError(f"{folder}: expected BERT's tokenizer, got {kind} with rules of its own; add a {TOKENIZER}")
     try:
-        # Not splitlines: a vocabulary may hold other marks of a line's end as tokens.
-        text = read_bytes(folder / VOCAB, most_bytes).decode("utf-8-sig")
-        lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+        lines = _tokens_of(read_bytes(folder / VOCAB, most_bytes).decode("utf-8-sig"))
     except UnicodeDecodeError as problem:
         raise UserError(f"{folder / VOCAB}: expected UTF-8 text, but it cannot be read ({problem})") from None
     vocab = {token: i for i, token in enumerate(lines)}
@@ -202,6 +254,11 @@ def _build_tokenizer(
         strip_accents=settings.get("strip_accents"),
         chinese_apart=settings.get("tokenize_chinese_chars", True),
     )
+
+
+def _tokens_of(text: str) -> list[str]:
+    """Reads a vocabulary; not by splitlines, for it may hold other marks of a line's end as tokens."""
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
 
 
 def bert_tokenizer(
