@@ -159,17 +159,19 @@ def load_tokenizer(folder: Path, text: TextConfig) -> Tokenizer:
 def tokenizer_files(tokenizer: Tokenizer, folder: Path | None = None) -> dict[str, str]:
     """Returns `tokenizer.json`, `vocab.txt` and `tokenizer_config.json` by name, as transformers reads them.
 
-    `vocab.txt` is left out where it cannot say what the vocabulary is: other pieces than WordPiece, ids with gaps.
+    `vocab.txt` is left out where it cannot say what `tokenizer.json` does: other pieces than WordPiece, ids with gaps.
 
     Args:
         tokenizer: as loaded.
-        folder: what it was loaded from; its own files are returned as they are there, settings that say less than
-            transformers needs with the others added.
+        folder: what it was loaded from: its `tokenizer.json` stays as it is, its settings too, beside those that
+            transformers needs.
 
     Raises:
         UserError: a file of `folder` cannot be read.
     """
-    inner, most_bytes = tokenizer._tokenizer, MOST_BYTES + MOST_BYTES_A_TOKEN * tokenizer._text.vocab_size
+    inner, most_bytes = tokenizer._tokenizer, MOST_BYTES + MOST_BYTES_A_TOKEN * tokenizer.vocab_size
+    special = {name: tokenizer.token(getattr(tokenizer, f"{name}_id")) for name in SPECIAL}
+    settings = settings_of(inner, special) | {"model_max_length": tokenizer._text.max_position_embeddings}
     files: dict[str, str] = {TOKENIZER: inner.to_str(pretty=True) + "\n"}
     vocab = inner.get_vocab()
     tokens = sorted(vocab, key=vocab.__getitem__)
@@ -177,13 +179,13 @@ def tokenizer_files(tokenizer: Tokenizer, folder: Path | None = None) -> dict[st
     told = _tokens_of(lines) == tokens and max(vocab.values()) == len(tokens) - 1
     if isinstance(inner.model, WordPiece) and told:
         files[VOCAB] = lines
-    special = {name: tokenizer.token(getattr(tokenizer, f"{name}_id")) for name in SPECIAL}
-    settings = settings_of(inner, special) | {"model_max_length": tokenizer._text.max_position_embeddings}
-    for name in (TOKENIZER, VOCAB, SETTINGS):
-        if folder and (folder / name).is_file():
-            files[name] = read_bytes(beside(folder, name), most_bytes).decode("utf-8-sig")
-    if SETTINGS in files:
-        settings |= json.loads(files[SETTINGS])
+    if folder is not None:
+        if (folder / SETTINGS).is_file():
+            settings |= read_json(beside(folder, SETTINGS), MOST_BYTES)
+        # A vocab.txt with a line twice has ids with gaps, and is all that there is.
+        source = TOKENIZER if (folder / TOKENIZER).is_file() else VOCAB
+        if source == TOKENIZER or VOCAB not in files:
+            files[source] = read_bytes(beside(folder, source), most_bytes).decode("utf-8-sig")
     return files | {SETTINGS: json.dumps(settings, indent=1, ensure_ascii=False) + "\n"}
 
 
