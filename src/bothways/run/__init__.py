@@ -14,6 +14,8 @@ from bothways.run.pretrain import pretrain
 from bothways.run.pretrained import Pretrained, load_pretrained
 from bothways.run.probe import probe
 from bothways.run.split import split
+from bothways.run.text_export import text_export
+from bothways.run.text_import import text_import
 from bothways.run.text_prepare import text_prepare
 from bothways.run.text_pretrain import text_pretrain
 from bothways.run.text_show import text_show
@@ -36,6 +38,8 @@ __all__ = [
     "pretrain",
     "probe",
     "split",
+    "text_export",
+    "text_import",
     "text_prepare",
     "text_pretrain",
     "text_show",

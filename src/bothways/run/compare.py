@@ -41,6 +41,7 @@ from bothways.run.arms import ARMS, CONTROLS, TRIVIAL, Trial, check_asked
 from bothways.run.common import (
     Sources,
     check_contract,
+    check_eeg,
     content_of,
     fill_channels,
     label_sets,
@@ -171,8 +172,10 @@ def compare(
 
 def _filled(settings: FinetuneConfig, runs: Sequence[Path | None], store: eeg.Store) -> FinetuneConfig:
     """Gives the settings the encoder and patches of the pretrained runs: the arm from scratch has the same."""
-    configs = [load_config_of(run) for run in runs if run is not None]
-    for config in configs:
+    pretrained = [run for run in runs if run is not None]
+    configs = [load_config_of(run) for run in pretrained]
+    for start, config in zip(pretrained, configs):
+        check_eeg(config, start)
         check_contract(config, store)
     if configs:
         first = configs[0]

@@ -40,7 +40,8 @@ MOST_SIDE_BYTES = dict.fromkeys(SIDE_FILES, 2**24) | {MANIFEST: 2**28, METRICS: 
 class Pretrained(Model, ModelHubMixin, library_name="bothways", tags=["bert"]):
     """A model with what lies beside it: `from_pretrained`, `save_pretrained`, `push_to_hub`.
 
-    What it saves is a run: `finetune --from`, `predict` and `bothways.load` take it.
+    What it saves is a run: `finetune --from`, `predict` and `bothways.load` take it, and transformers where it is a
+    BERT of text.
     """
 
     tokenizer: text.Tokenizer | None = None
@@ -103,7 +104,7 @@ class Pretrained(Model, ModelHubMixin, library_name="bothways", tags=["bert"]):
         return super().save_pretrained(folder, **options)
 
     def _save_pretrained(self, save_directory: Path) -> None:
-        save_model(save_directory, self)
+        (text.save_folder if self.config.text else save_model)(save_directory, self)
         for name in SIDE_FILES:
             if name in self.side_files and name != MANIFEST:
                 with readable(self.side_files[name]) as source, replacing(save_directory / name) as target:

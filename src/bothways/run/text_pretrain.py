@@ -113,7 +113,7 @@ def text_pretrain(
         model.initialise(seed)
         folder.settings = settings = fitted_batch(settings, model, source, folder)
         names = [corpus.name(int(one)) for one in held_out[:MOST_NAMES]]
-        folder.side_files = corpus.tokenizer.files
+        folder.side_files = text.tokenizer_files(text.load_tokenizer(corpus.path, config.text))
         folder.manifest = {
             "kind": "pretrain",
             **_provenance(corpus, trained_on, pairs=pairs),
@@ -171,7 +171,7 @@ def _corpus(
         warnings.warn("vocabulary has no effect: a tokenizer is given", BothwaysWarning, stacklevel=3)
     documents = text.Documents(paths, found["documents"] or "blank", found["column"], found["encoding"])
     given_tokenizer = None if tokenizer is None else text.load_tokenizer(Path(tokenizer))
-    ids = settings.vocabulary.model_dump() if given_tokenizer is None else given_tokenizer.files[text.TOKENIZER]
+    ids = settings.vocabulary.model_dump() if given_tokenizer is None else given_tokenizer.to_str()
     source = hashlib.sha256(json.dumps([documents.fingerprint(), ids]).encode()).hexdigest()
     place = out.with_name(f"{out.name}-corpus")
     if text.is_corpus(place) and text.Corpus.open(place).head.get("source") == source:

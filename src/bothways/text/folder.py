@@ -11,9 +11,11 @@ from bothways.errors import UserError
 from bothways.files import beside, read_json
 from bothways.model import LoadReport, Model, check_sizes, compare, load_weights, outline
 from bothways.text.embedding import TokenEmbedding
-from bothways.text.hf import PROMISED, config_from_transformers, from_transformers
+from bothways.text.hf import from_transformers
+from bothways.text.hf_config import PROMISED, config_from_transformers
+from bothways.text.tf_names import TENSORFLOW, from_tensorflow
 from bothways.text.tokenizer import Tokenizer, load_tokenizer
-from bothways.weights import read_folder, read_header
+from bothways.weights import other_format, read_folder, read_header
 
 CONFIG = "config.json"
 MOST_CONFIG_BYTES, MOST_OWN_CONFIG_BYTES = 2**22, 2**16
@@ -51,6 +53,8 @@ def load_folder(folder: Path, kind: type[Model] = Model) -> Loaded:
         UserError: a file is missing or damaged, the model is not a BERT encoder, or files do not belong together.
     """
     if not (folder / CONFIG).is_file():
+        if found := other_format(folder):
+            raise UserError(f"{folder}: expected a model, found only {found}")
         raise UserError(f"{folder}: expected a model (a folder with {CONFIG}), found none; check the path")
     values = _read_object(beside(folder, CONFIG), MOST_CONFIG_BYTES)
     ours = "model_type" not in values and "encoder" in values
@@ -61,12 +65,14 @@ def load_folder(folder: Path, kind: type[Model] = Model) -> Loaded:
     except UserError as problem:
         raise UserError(str(problem) if str(folder) in str(problem) else f"{folder}: {problem}") from None
     assert config.text is not None
-    weights = read_folder(folder)
+    weights, of_tensorflow = read_folder(folder), False
     tokenizer = load_tokenizer(folder, config.text)
     model = kind(config, TokenEmbedding(config)).eval()
     if not ours:
+        weights, of_tensorflow = from_tensorflow(weights, str(folder))
         weights = from_transformers(_without_copies(weights, str(folder)), model.state_dict())
     report = load_weights(model, weights)
+    report.names = TENSORFLOW if of_tensorflow else ""
     promised = [head for name in values.get("architectures") or () for head in PROMISED.get(name, ())]
     report.missing += [f"heads.{head}" for head in promised if head not in config.heads]
     return Loaded(model, tokenizer, report)
@@ -78,7 +84,7 @@ def _fitting_config(folder: Path, values: dict[str, Any], ours: bool) -> ModelCo
     if ours:
         config = validate(ModelConfig, _read_object(folder / CONFIG, MOST_OWN_CONFIG_BYTES), source)
     else:
-        sizes = _without_copies(sizes, str(folder))
+        sizes = _without_copies(from_tensorflow(sizes, str(folder))[0], str(folder))
         config = config_from_transformers(values, sizes, source)
     if config.text is None:
         raise UserError(f"{folder}: expected a text model, got one of EEG; give a folder of a BERT or of a run on text")

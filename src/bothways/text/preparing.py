@@ -27,7 +27,7 @@ from bothways.progress import progress
 from bothways.text.corpus import FORMAT_VERSION, HEAD, Corpus
 from bothways.text.documents import Documents
 from bothways.text.sentences import Splitter, split_sentences
-from bothways.text.tokenizer import TOKENIZER, Tokenizer
+from bothways.text.tokenizer import TOKENIZER, Tokenizer, tokenizer_files
 
 CHUNK_CHARACTERS = 2**21
 """Of documents that are worked on at once; one may be longer."""
@@ -107,18 +107,18 @@ def prepare_corpus(
     settings = {
         "documents": documents.separator, "column": documents.column, "encoding": documents.encoding,
         "sentences": f"{split.__module__}.{split.__qualname__}",
-        "tokenizer_sha256": hashlib.sha256(tokenizer.files[TOKENIZER].encode()).hexdigest(),
+        "tokenizer_sha256": hashlib.sha256(tokenizer.to_str().encode()).hexdigest(),
     }  # fmt: skip
     with work_folder(out, "chunks", ".npz", dask) as at:
         at.set_up({"format_version": FORMAT_VERSION, "version": __version__, **settings})
-        write_text(at.path / TOKENIZER, tokenizer.files[TOKENIZER])
+        write_text(at.path / TOKENIZER, tokenizer.to_str())
         chunks = _chunks(documents, at.done.absolute(), (at.path / TOKENIZER).absolute(), split)
         made = _work(chunks, documents, n_workers, dask)
         with new_folder(out, overwrite=overwrite, temporary=at.whole) as folder:
             totals = _put_together(folder, at.done, made, tokenizer.size)
             if not totals["tokens"]:
                 raise UserError(f"{', '.join(map(str, documents.paths))}: expected documents with words, found none")
-            for name, content in tokenizer.files.items():
+            for name, content in tokenizer_files(tokenizer).items():
                 write_text(folder / name, content)
             found = documents.summary()
             totals["empty_documents"] += found["empty_documents"]

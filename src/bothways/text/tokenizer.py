@@ -1,7 +1,8 @@
 """Text to token ids and back, by the files that lie beside a checkpoint."""
 
+import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from bothways.config import TextConfig
 from bothways.errors import BothwaysWarning, UserError
-from bothways.files import read_bytes, read_json
+from bothways.files import beside, read_bytes, read_json
 
 TOKENIZER, VOCAB, SETTINGS = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
 MOST_BYTES, MOST_BYTES_A_TOKEN = 2**22, 256
@@ -50,7 +51,6 @@ class Tokenizer:
         tokenizer: the pieces and rules.
         special: pad, unk, cls, sep and mask as they are written.
         text: sizes of the model that reads the ids; if none, those of a model made for them.
-        files: name -> content of what it was read from, to be written beside a model.
 
     Attributes:
         size: rows of the table that its ids need.
@@ -67,7 +67,6 @@ class Tokenizer:
         tokenizer: tokenizers.Tokenizer,
         special: dict[str, str],
         text: TextConfig | None = None,
-        files: Mapping[str, str] | None = None,
     ) -> None:
         vocab = tokenizer.get_vocab()
         self.size = max(vocab.values(), default=0) + 1
@@ -87,7 +86,6 @@ class Tokenizer:
         tokenizer.no_padding()
         tokenizer.no_truncation()
         self._tokenizer, self._text = tokenizer, text
-        self.files = dict(files or {}) | {TOKENIZER: tokenizer.to_str()}
         added = {i for i, token in tokenizer.get_added_tokens_decoder().items() if token.special}
         self.special_ids = np.array(sorted(added | {vocab[token] for token in special.values()}))
         self.named_ids = np.array(sorted(vocab.values()))
@@ -108,6 +106,10 @@ class Tokenizer:
         """Number of tokens; the model's table may have more rows."""
         return int(self._named.sum())
 
+    def to_str(self) -> str:
+        """Returns pieces and rules as `tokenizer.json` has them."""
+        return self._tokenizer.to_str()
+
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the ids of texts of any length, without [CLS] and [SEP]; all cores work on them."""
         return [one.ids for one in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
@@ -115,6 +117,11 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """Returns tokens as text: pieces joined, special tokens as they are written."""
         return self._tokenizer.decode(list(ids), skip_special_tokens=False)
+
+    @property
+    def vocab_size(self) -> int:
+        """Rows of the model's table."""
+        return self._text.vocab_size
 
     def encode(self, text: str, pair: str | None = None) -> Encoding:
         """Splits a text, or a pair of texts, into tokens.
@@ -173,13 +180,8 @@ def load_tokenizer(folder: Path, text: TextConfig | None = None) -> Tokenizer:
         source, tokenizer = folder / VOCAB, _build_tokenizer(folder, settings, special, most_bytes)
     else:
         raise UserError(f"{folder}: expected {TOKENIZER} or {VOCAB}, found neither; add the model's own")
-    files = {
-        name: read_bytes(folder / name, most_bytes).decode("utf-8", "replace")
-        for name in (SETTINGS, VOCAB)
-        if (folder / name).is_file()
-    }
     try:
-        made = Tokenizer(tokenizer, special, text, files)
+        made = Tokenizer(tokenizer, special, text)
     except UserError as problem:
         raise UserError(f"{source}: {problem}") from None
     if text is None:
@@ -189,6 +191,56 @@ def load_tokenizer(folder: Path, text: TextConfig | None = None) -> Tokenizer:
         message = f"{source}: has {len(made)} tokens, the model {text.vocab_size}; check that the file is whole"
         warnings.warn(message, BothwaysWarning, stacklevel=2)
     return made
+
+
+def tokenizer_files(tokenizer: Tokenizer, folder: Path | None = None) -> dict[str, str]:
+    """Returns `tokenizer.json`, `vocab.txt` and `tokenizer_config.json` by name, as transformers reads them.
+
+    `vocab.txt` is left out where it cannot say what `tokenizer.json` does: other pieces than WordPiece, ids with gaps.
+
+    Args:
+        tokenizer: as loaded.
+        folder: what it was loaded from: its `tokenizer.json` stays as it is, its settings too, beside those that
+            transformers needs.
+
+    Raises:
+        UserError: a file of `folder` cannot be read.
+    """
+    inner, most_bytes = tokenizer._tokenizer, MOST_BYTES + MOST_BYTES_A_TOKEN * tokenizer.vocab_size
+    special = {name: tokenizer.token(getattr(tokenizer, f"{name}_id")) for name in SPECIAL}
+    settings = settings_of(inner, special) | {"model_max_length": tokenizer._text.max_position_embeddings}
+    files: dict[str, str] = {TOKENIZER: inner.to_str(pretty=True) + "\n"}
+    vocab = inner.get_vocab()
+    tokens = sorted(vocab, key=vocab.__getitem__)
+    lines = "".join(f"{token}\n" for token in tokens)
+    told = _tokens_of(lines) == tokens and max(vocab.values()) == len(tokens) - 1
+    if isinstance(inner.model, WordPiece) and told:
+        files[VOCAB] = lines
+    if folder is not None:
+        if (folder / SETTINGS).is_file():
+            settings |= read_json(beside(folder, SETTINGS), MOST_BYTES)
+        # A vocab.txt with a line twice has ids with gaps, and is all that there is.
+        source = TOKENIZER if (folder / TOKENIZER).is_file() else VOCAB
+        if source == TOKENIZER or VOCAB not in files:
+            files[source] = read_bytes(beside(folder, source), most_bytes).decode("utf-8-sig")
+    return files | {SETTINGS: json.dumps(settings, indent=1, ensure_ascii=False) + "\n"}
+
+
+def settings_of(tokenizer: tokenizers.Tokenizer, special: dict[str, str]) -> dict[str, Any]:
+    """Returns what `tokenizer_config.json` says of a tokenizer: of which class it is, its rules, its special tokens."""
+    rules, written = tokenizer.normalizer, {f"{name}_token": token for name, token in special.items()}
+    pair = tokenizer.encode("", "")
+    like_bert = (pair.tokens, pair.type_ids) == ([special["cls"], special["sep"], special["sep"]], [0, 0, 1])
+    words = isinstance(tokenizer.pre_tokenizer, BertPreTokenizer) and isinstance(tokenizer.model, WordPiece)
+    if not (like_bert and words and isinstance(rules, BertNormalizer)):
+        return {"tokenizer_class": "PreTrainedTokenizerFast", **written}  # whatever tokenizer.json says
+    return {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": rules.lowercase,
+        "strip_accents": rules.strip_accents,
+        "tokenize_chinese_chars": rules.handle_chinese_chars,
+        **written,
+    }
 
 
 def _written(token: Any) -> str:
@@ -224,9 +276,7 @@ def _build_tokenizer(
     if kind not in ("BertTokenizer", "BertTokenizerFast") or settings.get("do_basic_tokenize") is False:
         raise UserError(f"{folder}: expected BERT's tokenizer, got {kind} with rules of its own; add a {TOKENIZER}")
     try:
-        # Not splitlines: a vocabulary may hold other marks of a line's end as tokens.
-        text = read_bytes(folder / VOCAB, most_bytes).decode("utf-8-sig")
-        lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+        lines = _tokens_of(read_bytes(folder / VOCAB, most_bytes).decode("utf-8-sig"))
     except UnicodeDecodeError as problem:
         raise UserError(f"{folder / VOCAB}: expected UTF-8 text, but it cannot be read ({problem})") from None
     vocab = {token: i for i, token in enumerate(lines)}
@@ -243,6 +293,11 @@ def _build_tokenizer(
         strip_accents=settings.get("strip_accents"),
         chinese_apart=settings.get("tokenize_chinese_chars", True),
     )
+
+
+def _tokens_of(text: str) -> list[str]:
+    """Reads a vocabulary; not by splitlines, for it may hold other marks of a line's end as tokens."""
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
 
 
 def bert_tokenizer(

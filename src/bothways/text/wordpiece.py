@@ -14,7 +14,7 @@ from bothways.errors import UserError
 from bothways.files import write_json, write_text
 from bothways.progress import progress
 from bothways.text.documents import Documents
-from bothways.text.tokenizer import SETTINGS, SPECIAL, TOKENIZER, VOCAB, bert_tokenizer
+from bothways.text.tokenizer import SETTINGS, SPECIAL, TOKENIZER, VOCAB, bert_tokenizer, settings_of
 
 LEAST_VOCAB = 32
 MOST_ALPHABET = 0.5
@@ -103,20 +103,10 @@ def train_wordpiece(
 
 def save_tokenizer(tokenizer: tokenizers.Tokenizer, folder: Path) -> None:
     """Writes `tokenizer.json`, `vocab.txt` and `tokenizer_config.json`, as transformers reads them."""
-    rules = tokenizer.normalizer
     vocab = tokenizer.get_vocab()
     write_text(folder / TOKENIZER, tokenizer.to_str(pretty=True) + "\n")
     write_text(folder / VOCAB, "".join(f"{token}\n" for token in sorted(vocab, key=vocab.__getitem__)))
-    write_json(
-        folder / SETTINGS,
-        {
-            "tokenizer_class": "BertTokenizer",
-            "do_lower_case": rules.lowercase,
-            "strip_accents": rules.strip_accents,
-            "tokenize_chinese_chars": rules.handle_chinese_chars,
-            **{f"{name}_token": token for name, token in SPECIAL.items()},
-        },
-    )
+    write_json(folder / SETTINGS, settings_of(tokenizer, SPECIAL))
 
 
 def _alphabet(

@@ -66,6 +66,11 @@ def _data(manifest: Mapping[str, Any]) -> list[str]:
     if "tokens" in data:
         return _text(data, manifest)
     recordings = data.get("recordings", [])
+    if "source" in manifest:
+        return [
+            f"That of {_code(manifest['source']['folder'])}, which this is a copy of: what is said there of data and "
+            "licence holds here, too."
+        ]
     if not recordings:
         return ["Not recorded."]
     hours = f", {data['hours']:.2f} hours" if "hours" in data else ""

@@ -33,6 +33,16 @@ CONFIG_SUM, RECIPE_SUM, SUMS = "config_sha256", "recipe_sha256", "sha256"
 """In a manifest: checksums of config and recipe; a checkpoint's also of what training needs to go on."""
 MOST_CONFIG_BYTES, MOST_RECIPE_BYTES, MOST_MANIFEST_BYTES = 2**16, 2**16, 2**28
 """More makes no sense, and would take long to be refused."""
+MOST_THEIR_CONFIG_BYTES = 2**22
+"""Of transformers' layout, which names each class twice."""
+SaveModel = Callable[[Path, Model, Mapping[str, torch.Tensor] | None], None]
+"""Writes weights (None = the model's) and config into a folder, as `save_model` does in our layout."""
+
+
+def save_model(folder: Path, model: Model, weights: Mapping[str, torch.Tensor] | None = None) -> None:
+    """Writes weights (by default the model's) and config: what `load_run` needs."""
+    write_weights(folder / WEIGHTS, model.state_dict() if weights is None else weights)
+    write_json(folder / CONFIG, model.config.model_dump(mode="json"))
 
 
 def save_run(
@@ -42,12 +52,17 @@ def save_run(
     manifest: Mapping[str, Any],
     weights: Mapping[str, torch.Tensor] | None = None,
     others: Iterable[str] = (),
+    side_files: Mapping[str, str] = {},
+    save: SaveModel = save_model,
 ) -> None:
     """Fills a run's folder: weights (by default the model's), model config, resolved recipe, card, manifest last.
 
     What ties the files together is in the manifest; `others` names files that lie there already and belong to it too.
+    `side_files` (name -> text) are written beside them; `save` writes weights and config.
     """
-    save_model(folder, model, weights)
+    save(folder, model, weights)
+    for name, text in side_files.items():
+        write_text(folder / name, text)
     write_text(folder / RECIPE, to_toml(settings))
     write_text(folder / CARD, model_card(model, settings.model_dump(mode="json"), manifest, last_metrics(folder)))
     sums: dict[str, Any] = {RECIPE_SUM: sha256_file(folder / RECIPE), CONFIG_SUM: sha256_file(folder / CONFIG)}
@@ -59,12 +74,6 @@ def save_run(
 def sums_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
     """Returns a SHA-256 that changes with the content of each file; that of weights takes no time."""
     return {name: (sha256_of_header if name.endswith(".safetensors") else sha256_file)(folder / name) for name in names}
-
-
-def save_model(folder: Path, model: Model, weights: Mapping[str, torch.Tensor] | None = None) -> None:
-    """Writes weights (by default the model's) and config: what `load_run` needs."""
-    write_weights(folder / WEIGHTS, model.state_dict() if weights is None else weights)
-    write_json(folder / CONFIG, model.config.model_dump(mode="json"))
 
 
 def check_float32(weights: Mapping[str, torch.Tensor], folder: Path) -> None:
@@ -127,9 +136,10 @@ def load_config_of(folder: Path) -> ModelConfig:
     if not isinstance(values, dict):
         raise UserError(f"{folder / CONFIG}: expected a JSON object; the run is damaged")
     if "model_type" in values and "encoder" not in values:
+        whose = "a run on text" if (folder / MANIFEST).is_file() else "a folder that transformers saved"
         raise UserError(
-            f"{folder}: expected a run of ours, got a folder that transformers saved ({values['model_type']}); "
-            "`bothways walkthrough text` opens a BERT"
+            f"{folder}: expected a run on EEG, got {whose} ({values['model_type']}); `bothways text` and `bothways "
+            "walkthrough text` open it"
         )
     check_config(folder)
     try:
@@ -146,7 +156,9 @@ def check_config(folder: Path) -> None:
     """
     manifest = read_json(folder / MANIFEST, MOST_MANIFEST_BYTES) if (folder / MANIFEST).exists() else None
     expected = manifest.get(CONFIG_SUM) if isinstance(manifest, dict) else None
-    if expected is not None and hashlib.sha256(read_bytes(folder / CONFIG, MOST_CONFIG_BYTES)).hexdigest() != expected:
+    if expected is None:
+        return
+    if hashlib.sha256(read_bytes(folder / CONFIG, MOST_THEIR_CONFIG_BYTES)).hexdigest() != expected:
         raise UserError(f"{folder / CONFIG}: not the one that the run was saved with; restore it")
 
 

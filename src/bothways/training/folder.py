@@ -47,9 +47,11 @@ from bothways.training.checkpoint import (
     METRICS,
     RECIPE,
     SUMS,
+    SaveModel,
     load_manifest,
     load_tensors,
     run_at,
+    save_model,
     save_run,
     sums_of,
 )
@@ -105,12 +107,14 @@ class RunFolder:
         settings: the run's, as they are written into it; a setting that was left to the machine may be set anew.
         manifest: what a run records of its data and itself, known before the first step.
         result: what the finished run gave, or None while there is something to do.
+        side_files: what lies beside the weights in every checkpoint and in the finished run: name -> text.
     """
 
     def __init__(self, path: Path, settings: Settings, team: Team, *, overwrite: bool = False) -> None:
         self.path, self.settings, self.team = path, settings, team
         self.manifest: dict[str, Any] = {}
         self.result: dict[str, Any] | None = None
+        self.side_files: dict[str, str] = {}
         self.forced: list[dict[str, Any]] = []
         self._overwrite, self._saved = overwrite, False
         self._begun: dict[str, Any] | None = None  # what `training.json` will hold once `force` has come to something
@@ -161,7 +165,8 @@ class RunFolder:
                 write_weights(new / OPTIMIZER, moments)
                 write_text(new / METRICS, "".join(json.dumps(entry) + "\n" for entry in state.metrics))
                 write_json(new / STATE, {**vars(state), "metrics": len(state.metrics)})
-                save_run(new, model, self.settings, {**self._told(), "step": state.step}, weights, _GOES_ON)
+                told = {**self._told(), "step": state.step}
+                save_run(new, model, self.settings, told, weights, _GOES_ON, self.side_files)
             self._saved = True
             self._note_force()
             self._settle(folder.name)
@@ -247,8 +252,11 @@ class RunFolder:
                 ) from None
         return read[0] if read else None
 
-    def finish(self, model: Model, result: Mapping[str, Any]) -> None:
-        """Writes the finished run; from here on the folder holds all that other commands need."""
+    def finish(self, model: Model, result: Mapping[str, Any], save: SaveModel = save_model) -> None:
+        """Writes the finished run; from here on the folder holds all that other commands need.
+
+        `save` may write weights and config in another layout than ours, in which the checkpoints are.
+        """
         weights = gathered(model.state_dict(), self.team)
 
         def write() -> None:
@@ -256,7 +264,8 @@ class RunFolder:
                 self._note_force()
                 if self.latest:  # killed after its last checkpoint, the run has nothing more to save
                     self._settle(self.latest)
-                save_run(self.path, model, self.settings, {**self._told(), "result": result}, weights)
+                told = {**self._told(), "result": result}
+                save_run(self.path, model, self.settings, told, weights, (), self.side_files, save)
             _remove(self.path / _BEFORE)
 
         self.team.first_does(write)
