@@ -9,7 +9,10 @@ from pathlib import Path
 
 from timing import Figures, pin_threads, table, warn_if_busy, write_results
 
-PARTS = ("encoder", "peers", "prepare", "reads", "memory", "loop")  # modules of this folder with `run() -> Figures`
+PARTS = (  # modules of this folder with `run() -> Figures`
+    *("encoder", "peers", "prepare", "reads", "memory", "loop"),
+    *("text_steps", "text_memory", "text_encoding", "text_tokenising"),
+)
 
 
 def main(chosen: list[str]) -> int:

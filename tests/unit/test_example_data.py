@@ -25,6 +25,14 @@ def test_content(example_data: Path) -> None:
     assert {name: sha256_file(example_data / name) for name in present} == expected
 
 
+def test_speeches(example_data: Path) -> None:
+    folder = example_data.parent / "text_speeches"
+    lines = (folder / "SHA256SUMS").read_text().splitlines()
+    expected = {name: digest for digest, name in (line.split() for line in lines)}
+    assert {f"inaugural/{path.name}": sha256_file(path) for path in (folder / "inaugural").iterdir()} == expected
+    assert len(expected) == 59
+
+
 def test_recordings(example_data: Path) -> None:
     listed = rows(example_data / "recordings.csv")
     assert {row["file"] for row in listed} == {path.name for path in example_data.glob("*.edf")}
