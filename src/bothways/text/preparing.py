@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,6 +34,8 @@ CHUNK_CHARACTERS = 2**21
 """Of documents that are worked on at once; one may be longer."""
 WORTH_BYTES = 2**24
 """So much text makes up for the start of a process, which imports torch; one process tokenises with all cores, too."""
+_AT_ONCE = 16
+"""Documents that are split, and then tokenised, together."""
 _MEGABYTE = 10**6
 
 
@@ -175,9 +178,16 @@ def make_chunk(chunk: Chunk) -> Made:
     if (counts := _counts(file)) is not None:
         return Made(name, counts, reused=True)
     tokenizer, unknown = _tokenizer(chunk.tokenizer, os.stat(chunk.tokenizer).st_mtime_ns)
-    sentences = [chunk.split(text) for text in chunk.texts]
-    flat = [sentence for of_one in sentences for sentence in of_one]
-    found = [one.ids for one in tokenizer.encode_batch_fast(flat, add_special_tokens=False)]
+    sentences, found = [], list[list[int]]()
+    with ThreadPoolExecutor(1) as beside:  # the library, which needs no lock of Python's, works while we split
+        encoded = []
+        for first in range(0, len(chunk.texts), _AT_ONCE):
+            some = [chunk.split(text) for text in chunk.texts[first : first + _AT_ONCE]]
+            sentences += some
+            flat = list(chain.from_iterable(some))
+            encoded.append(beside.submit(tokenizer.encode_batch_fast, flat, add_special_tokens=False))
+        for batch in encoded:
+            found += [one.ids for one in batch.result()]
     lengths = np.fromiter(map(len, found), np.int64, len(found))
     ids = np.fromiter(chain.from_iterable(found), np.uint32, int(lengths.sum()))
     document = np.repeat(np.arange(len(sentences)), [len(one) for one in sentences])

@@ -8,11 +8,14 @@ Splitter = Callable[[str], list[str]]
 
 _OPEN, _CLOSE = "\"'“‘«‹„‚([{「『（《〈【¿¡", "\"'”’»›)]}」』）》〉】"
 _STOPS, _WIDE_STOPS = ".!?…‽؟۔।॥", "。！？｡．"
-_END = re.compile(
-    rf"(?<![{_STOPS}])[{_STOPS}]++[{re.escape(_CLOSE)}]*+\s+(?=\S)"
-    rf"|(?<![{_WIDE_STOPS}])[{_WIDE_STOPS}]++[{re.escape(_CLOSE)}]*+\s*+(?=\S)"
+_END = re.compile(rf"[{_STOPS}]++[{re.escape(_CLOSE)}]*+(\s+(?=\S))?+")
+"""Where a sentence may end, if there is white space behind it."""
+_WIDE_END = re.compile(
+    rf"(?<![{_STOPS}])[{_STOPS}]++[{re.escape(_CLOSE)}]*+(\s+)(?=\S)"
+    rf"|(?<![{_WIDE_STOPS}])[{_WIDE_STOPS}]++[{re.escape(_CLOSE)}]*+(\s*+)(?=\S)"
 )
-"""Where a sentence may end, with the white space behind it; the marks of Chinese and Japanese need none."""
+"""The same in a text with the marks of Chinese and Japanese, which need no white space; it takes longer."""
+_WIDE = re.compile(f"[{_WIDE_STOPS}]")
 _TITLES = re.compile(
     r"adm|assoc|brig|capt|cf|cmdr|col|cpl|dept|dr|e\.g|esp|est|fr|ft|gen|gov|hon|i\.e|inst|lt|maj|messrs|mlle|"
     r"mme|mr|mrs|ms|mt|mx|pres|prof|pvt|rep|rev|sen|sens|sgt|st|supt|univ|viz|vs"
@@ -65,8 +68,8 @@ def _blocks(text: str) -> list[str]:
 
 def _of_block(text: str, cased: bool) -> list[str]:
     found, start = [], 0
-    for end in _END.finditer(text):
-        if _ends(text, start, end, cased):
+    for end in (_WIDE_END if _WIDE.search(text) else _END).finditer(text):
+        if end.lastindex and _ends(text, start, end, cased):
             found.append(text[start : end.end()].rstrip())
             start = end.end()
     return [*found, text[start:]]
