@@ -5,7 +5,7 @@ EXTRAS ?= dev,readers
 TORCH := $(shell grep '^torch==' constraints.txt)
 BIN := .venv/bin
 
-.PHONY: help setup demo test test-all test-slow check bench bench-setup clean
+.PHONY: help setup demo demo-text test test-all test-slow check bench bench-setup clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -25,6 +25,9 @@ setup: .venv/installed  ## make .venv and install the package in it, editable
 
 demo: setup  ## real recordings to a report, in a few minutes
 	$(BIN)/python examples/demo.py
+
+demo-text: setup  ## real text to a BERT of one's own, in a few minutes
+	$(BIN)/python examples/demo_text.py
 
 # Two processes of one thread each: small tests gain nothing from threads.
 test: setup  ## the tests without the slow ones
