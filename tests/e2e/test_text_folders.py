@@ -271,6 +271,10 @@ def test_commands_of_eeg_say_that_it_is_of_text(
     if layout == "transformers":
         with pytest.raises(UserError, match=r"expected a run on EEG, got a run on text \(bert\); `bothways text` and"):
             load_config_of(place)
+        (tmp_path / "theirs").mkdir()
+        save_bert(tmp_path / "theirs", transformers.BertModel)
+        with pytest.raises(UserError, match=r"theirs: expected a run on EEG, got a folder that transformers saved \(b"):
+            load_config_of(tmp_path / "theirs")
 
 
 # Cases -------------------------------------------------------------------------------------------------------------

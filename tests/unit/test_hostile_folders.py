@@ -187,6 +187,11 @@ TEXT_LIES: dict[str, Harm] = {
     "one tensor of many layers": both(
         nested(num_hidden_layers=10**6), header(4, **{"bert.encoder.layer.999999.x": tensor([1], 0, 4)})
     ),
+    "a layer of many digits": header(4, **{f"bert.encoder.layer.{'9' * 5_000}.x": tensor([1], 0, 4)}),
+    "tensorflow's names": header(4, **{f"bert/encoder/layer_{'9' * 5_000}/x/kernel": tensor([1], 0, 4)}),
+    "tensorflow's names, long": header(4, **{"bert/" + "layer_1/_._" * 100_000 + "/kernel:0": tensor([1], 0, 4)}),
+    "tensorflow's names, twice": header(8, **{"bert/x/bias": tensor([1], 0, 4), "y/bert/x/beta:0": tensor([1], 4, 8)}),
+    "our table": nested(bothways={"heads": {"sequence": {"classes": ["LABEL_0", "LABEL_1"], "x" * 10**5: 1}}}),
     "no weights": both(nested(vocab_size=HUGE, hidden_size=HUGE, num_attention_heads=1), header()),
     "intermediate_size": nested(intermediate_size=HUGE),
     "vocab_size": nested(vocab_size=HUGE),

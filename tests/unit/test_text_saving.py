@@ -10,9 +10,10 @@ import tokenizers
 import torch
 import transformers
 
-from bothways.config import HeadConfig, ModelConfig
+from bothways.config import TEXT_SIZES, HeadConfig, ModelConfig, TextPretrainConfig, load_config
 from bothways.errors import UserError
 from bothways.model import Model
+from bothways.run import load_pretrained
 from bothways.text import TokenEmbedding, config_to_transformers, load_folder, save_folder, tokenizer_files, unlike_bert
 from bothways.text.tf_names import from_tensorflow
 from bothways.weights import has_checksums
@@ -34,15 +35,21 @@ def head(kind: str, **settings: Any) -> dict[str, Any]:
     return {"kind": kind, **settings}
 
 
+def of(preset: str, size: str = "tiny") -> dict[str, Any]:
+    changes = [f"encoder.preset={preset}", f"encoder.size={size}"]
+    return load_config(TextPretrainConfig, changes=changes).encoder.model_dump()
+
+
 UNLIKE: dict[str, tuple[ModelConfig, str]] = {
     "bert": (BERT, ""),
     "no heads": (changed(heads={}, pooler=False), ""),
     "eeg": (FORMS["eeg_channels"].config, "a model of EEG"),
     "pre": (changed(encoder={"norm": "pre"}), 'encoder.norm "pre"'),
     "fast": (
-        changed(encoder={"norm": "pre", "final_norm": True, "gated": True, "qkv_bias": False, "linear_bias": False}),
+        changed(encoder=of("fast")),
         'encoder.norm "pre", encoder.gated true, encoder.qkv_bias false, encoder.linear_bias false',
     ),
+    **{f"bert, {size}": (changed(encoder=of("bert", size)), "") for size in TEXT_SIZES},
     "segments": (changed(text={"type_vocab_size": 0}), "text.type_vocab_size 0"),
     "norm": (changed(text={"norm": False}), "text.norm false"),
     "padding": (changed(text={"pad_token_id": 40}), "text.pad_token_id 40"),
@@ -193,10 +200,11 @@ def test_weights_in_other_formats_are_named_and_not_opened(tmp_path: Path, name:
         if config:
             save_bert(tmp_path, transformers.BertModel)
             (tmp_path / "model.safetensors").unlink()
-        with pytest.raises(UserError, match=re.escape(f"found only {name}, {said}")) as caught:
-            load_folder(tmp_path)
-        assert str(caught.value).endswith(", and save_pretrained writes safetensors")
-        assert "\n" not in str(caught.value)
+        for load in (load_folder, load_pretrained):
+            with pytest.raises(UserError, match=re.escape(f"found only {name}, {said}")) as caught:
+                load(tmp_path)
+            assert str(caught.value).endswith(", and save_pretrained writes safetensors")
+            assert "\n" not in str(caught.value)
 
 
 def test_other_weights_beside_safetensors_do_not_matter(tmp_path: Path) -> None:

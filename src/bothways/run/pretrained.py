@@ -29,7 +29,7 @@ from bothways.training import (
     run_at,
     save_model,
 )
-from bothways.weights import INDEX, WEIGHTS
+from bothways.weights import INDEX, WEIGHTS, other_format
 
 SIDE_FILES = (MANIFEST, RECIPE, METRICS, CARD, "tokenizer.json", "vocab.txt", "tokenizer_config.json")
 """What belongs to a model besides its weights and config, and goes with it."""
@@ -126,6 +126,8 @@ def load_pretrained(path: str | Path, kind: type[Pretrained] = Pretrained, *, pa
     folder = run_at(Path(path))
     check_finished(folder)
     if not (folder / CONFIG).is_file():
+        if found := other_format(folder):
+            raise UserError(f"{folder}: expected a model, found only {found}")
         raise UserError(f"{folder}: expected a model (a folder with {CONFIG}), found none; check the path")
     values = read_json(beside(folder, CONFIG), 2**22)
     if isinstance(values, dict) and ("model_type" in values or values.get("text")):

@@ -115,7 +115,7 @@ def _check_sizes(config: ModelConfig, weights: Mapping[str, Tensor], source: str
     text, encoder = config.text, config.encoder
     assert text is not None
     shapes = {name.removeprefix("bert."): tuple(tensor.shape) for name, tensor in weights.items()}
-    layers = {int(found[1]) for name in shapes if (found := re.match(r"encoder\.layer\.(\d+)\.", name))}
+    layers = {int(found[1]) for name in shapes if (found := re.match(r"encoder\.layer\.(\d{1,9})\.", name))}
     wanted = {
         "embeddings.word_embeddings.weight": ("vocab_size", text.vocab_size),
         "embeddings.position_embeddings.weight": ("max_position_embeddings", text.max_position_embeddings),

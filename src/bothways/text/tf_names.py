@@ -44,7 +44,8 @@ def from_tensorflow(weights: Mapping[str, Tensor], source: str) -> tuple[dict[st
     for name, tensor in weights.items():
         new = _renamed(name)
         if new in renamed:
-            raise UserError(f"{source}: expected one weight {new[:80]}, got two (one as {name[:80]}); leave one out")
+            one, other = (" ".join(text[:80].split()) for text in (new, name))
+            raise UserError(f"{source}: expected one weight {one}, got two (one as {other}); leave one out")
         kernel = name.removesuffix(":0").endswith("/kernel") and new != name and tensor.dim() == 2
         renamed[new] = tensor.t() if kernel else tensor
     return renamed, True
