@@ -14,6 +14,9 @@ from bothways.run.pretrain import pretrain
 from bothways.run.pretrained import Pretrained, load_pretrained
 from bothways.run.probe import probe
 from bothways.run.split import split
+from bothways.run.text_embed import text_embed
+from bothways.run.text_evaluate import text_evaluate
+from bothways.run.text_fill_mask import text_fill_mask
 from bothways.run.text_tokenizer import text_tokenizer
 from bothways.run.walkthrough import walkthrough
 
@@ -33,6 +36,9 @@ __all__ = [
     "pretrain",
     "probe",
     "split",
+    "text_embed",
+    "text_evaluate",
+    "text_fill_mask",
     "text_tokenizer",
     "walkthrough",
 ]
