@@ -75,7 +75,7 @@ def embed(
     from bothways import run
 
     result = run.text_embed(
-        model, corpus, out_file, pool=pool, normalise=normalise, too_long=too_long, length=length,  # type: ignore[arg-type]
+        model, corpus, out_file, pool=pool, normalise=normalise, too_long=too_long, length=length,
         documents=documents, column=column, encoding=encoding, overwrite=overwrite,
     )  # fmt: skip
     status = 2 if result["skipped"] else 0

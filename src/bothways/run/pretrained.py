@@ -4,7 +4,7 @@ import shutil
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import huggingface_hub
 import numpy as np
@@ -93,9 +93,7 @@ class Pretrained(Model, ModelHubMixin, library_name="bothways", tags=["bert"]):
         self.side_files: dict[str, Path] = {}
         """What lies beside the weights, by name; copied when the model is saved."""
 
-    def embed(
-        self, texts: Sequence[str], *, pool: Literal["mean", "cls"] = "mean", normalise: bool = False
-    ) -> Float32[np.ndarray, "n D"]:
+    def embed(self, texts: Sequence[str], *, pool: str = "mean", normalise: bool = False) -> Float32[np.ndarray, "n D"]:
         """Returns a vector for each text of a model of text; more settings are in `text.embed`.
 
         Raises:

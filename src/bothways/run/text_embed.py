@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from bothways import text
 from bothways.errors import BothwaysWarning, UserError
@@ -16,9 +16,9 @@ def text_embed(
     paths: str | Path | Sequence[str | Path],
     out: str | Path,
     *,
-    pool: Literal["mean", "cls"] = "mean",
+    pool: str = "mean",
     normalise: bool = False,
-    too_long: Literal["windows", "cut"] = "windows",
+    too_long: str = "windows",
     length: int | None = None,
     documents: str = "blank",
     column: str | None = None,

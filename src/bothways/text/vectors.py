@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,8 +16,6 @@ from bothways.model import Model
 from bothways.text.batching import POOL, by_length, most_tokens, padded
 from bothways.text.tokenizer import Tokenizer
 
-Pool = Literal["mean", "cls"]
-TooLong = Literal["windows", "cut"]
 POOLS, RULES = ("mean", "cls"), ("windows", "cut")
 
 
@@ -36,9 +34,9 @@ def embed(
     tokenizer: Tokenizer,
     texts: Sequence[str],
     *,
-    pool: Pool = "mean",
+    pool: str = "mean",
     normalise: bool = False,
-    too_long: TooLong = "windows",
+    too_long: str = "windows",
     length: int | None = None,
 ) -> Float32[np.ndarray, "n D"]:
     """Returns a vector for each text, in order; texts of like length are computed together.
@@ -69,7 +67,7 @@ def embed(
     return normalised(joined) if normalise else joined
 
 
-def said_too_long(n_too_long: int, n: int, too_long: TooLong) -> str:
+def said_too_long(n_too_long: int, n: int, too_long: str) -> str:
     """Returns what is said of texts that are longer than a window."""
     rule = "the mean of their windows was taken" if too_long == "windows" else "only their beginnings were read"
     return f"{n_too_long:,} of {n:,} texts are longer than the model's window; {rule}"
@@ -109,7 +107,7 @@ def window_length(model: Model, length: int | None) -> int:
 
 
 def text_vectors(
-    model: Model, tokenizer: Tokenizer, texts: Sequence[str], pool: Pool, too_long: TooLong, length: int | None = None
+    model: Model, tokenizer: Tokenizer, texts: Sequence[str], pool: str, too_long: str, length: int | None = None
 ) -> Vectors:
     """Returns the vectors of texts that are held in memory together; for the arguments see `embed`."""
     room = check_settings(model, pool, too_long, length) - 2
@@ -132,14 +130,14 @@ def text_vectors(
     return Vectors(values, tokens, int((tokens > room).sum()))
 
 
-def _cuts(n: int, room: int, too_long: TooLong) -> Iterator[tuple[int, int]]:
+def _cuts(n: int, room: int, too_long: str) -> Iterator[tuple[int, int]]:
     """Yields where windows of n tokens begin and end: as few as there must be, as equal as they can be."""
     n_windows = max(1, -(-n // room)) if too_long == "windows" else 1
     bounds = [i * n // n_windows for i in range(n_windows + 1)] if too_long == "windows" else [0, min(n, room)]
     yield from pairwise(bounds)
 
 
-def _read(model: Model, batch: Batch, pool: Pool) -> Float[Tensor, "B D"]:
+def _read(model: Model, batch: Batch, pool: str) -> Float[Tensor, "B D"]:
     if pool == "cls":
         return model.features(batch)
     embedded = model.embedding(batch)
