@@ -160,13 +160,14 @@ def test_embed_refuses(fails: Callable[..., str], bert: tuple, corpus: Path, tmp
     assert "expected 3 to 20 tokens" in refused("--out", tmp_path / "v.npy", "--length", 21)
     (tmp_path / "empty.txt").write_text("\n")
     assert not (tmp_path / "v.npy").exists()
-    assert "found none" in fails("text", "embed", bert[0], tmp_path / "empty.txt", "--out", tmp_path / "w.npy")
+    with pytest.raises(UserError, match="found none"):
+        run.text_embed(bert[0], tmp_path / "empty.txt", tmp_path / "w.npy")
     assert not (tmp_path / "w.npy").exists()
 
 
 def test_too_long_is_counted(bert: tuple, shared: Path, tmp_path: Path) -> None:
     long = shared / "cases" / "text" / "b57_too_long.csv"
-    with pytest.warns(BothwaysWarning, match="1 of 1 texts"):
+    with pytest.warns(BothwaysWarning, match="1 of 2 texts"):
         found = run.text_embed(bert[0], long, tmp_path / "v.npy")
     assert found["too_long"] == {"documents": 1, "rule": "windows"}
 
@@ -238,7 +239,8 @@ def test_evaluate_by_the_command(bothways: Call, fails: Callable[..., str], bert
     assert code == 0
     assert "pseudo-perplexity of 2 of 5 sentences" in out
     corpus.write_text("🙂\n\n🙂🙂\n")
-    assert "expected documents with words" in fails("text", "evaluate", bert[0], corpus)
+    with pytest.raises(UserError, match="expected documents with words"):
+        run.text_evaluate(bert[0], corpus)
     assert "ratio: expected above 0" in fails("text", "evaluate", bert[0], corpus, "--ratio", 0)
 
 

@@ -34,7 +34,10 @@ def by_length(lengths: Sequence[int] | Int[np.ndarray, " n"], most_tokens: int) 
 
 
 def padded(
-    sequences: Sequence[Sequence[int]], pad_id: int, device: torch.device, n_first: Sequence[int] | None = None
+    sequences: Sequence[Sequence[int] | np.ndarray],
+    pad_id: int,
+    device: torch.device,
+    n_first: Sequence[int] | None = None,
 ) -> dict[str, Tensor]:
     """Returns token ids as a batch, padded on the right.
 
