@@ -230,7 +230,7 @@ def test_evaluate_by_the_command(bothways: Call, fails: Callable[..., str], bert
     assert found["mlm"]["hidden"] == sum(one["hidden"] for one in found["by_file"])
     assert found["mlm"]["perplexity"] == pytest.approx(math.exp(found["mlm"]["loss"]))
     pseudo = found["pseudo_perplexity"]
-    assert (pseudo["sentences"], pseudo["words"]) == (5, 21)
+    assert (pseudo["sentences"], pseudo["words"]) == (5, 25)
     assert 1 < pseudo["per_token"] < pseudo["per_word"]
     assert found["next_sentence"]["accuracy"]["n"] == 2
     assert found["next_sentence"]["next"] == 1
