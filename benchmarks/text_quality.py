@@ -47,8 +47,8 @@ def measured(model: Model, source: text.SequenceSource) -> dict[str, Any]:
     ids = np.tile(np.arange(len(source)), EPOCHS)
     found = mean_losses(model.eval(), source, ids, np.repeat(np.arange(EPOCHS), len(source)))
     nsp = found["nsp"]
-    low, high = wilson(round(nsp["accuracy"] * nsp["n"]), nsp["n"])
-    return found | {"nsp": nsp | {"interval": [low, high]}}
+    interval = wilson(round(nsp["accuracy"] * nsp["n"]), nsp["n"])
+    return found | {"nsp": nsp | {"interval": [interval["low"], interval["high"]]}}
 
 
 def ours(corpus: Path, out: Path, changes: list[str]) -> tuple[Model, int]:
@@ -142,7 +142,9 @@ def main(arguments: list[str]) -> int:
             flush=True,
         )
     where = f"{len(os.sched_getaffinity(0))} cores, {torch.get_num_threads()} threads"
-    (options.out / f"{'rates' if rates else 'arms'}.json").write_text(json.dumps({"where": where, "rows": rows}, indent=1))
+    (options.out / f"{'rates' if rates else 'arms'}.json").write_text(
+        json.dumps({"where": where, "rows": rows}, indent=1)
+    )
     return 0
 
 

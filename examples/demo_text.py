@@ -1,6 +1,6 @@
 """Text to a BERT of one's own: vocabulary, corpus, pretraining, and what stands in the place of a [MASK].
 
-Run it with `make demo-text`. It uses the same functions as the command line, so it is also an example of the Python API.
+Run it with `make demo-text`. It uses the same functions as the command line, so it also shows the Python API.
 """
 
 import json
@@ -36,9 +36,7 @@ def main() -> None:
     console.print(f"  {learned['vocab_size']:,} tokens; {learned['unknown'] / learned['tokens']:.2%} of the text [UNK]")
     console.print("2 prepare: sentences, token ids")
     corpus = run.text_prepare(DATA, OUT / "corpus", OUT / "tokenizer", documents="file")
-    console.print(
-        f"  {corpus['documents']} documents, {corpus['sentences']:,} sentences, {corpus['tokens']:,} tokens"
-    )
+    console.print(f"  {corpus['documents']} documents, {corpus['sentences']:,} sentences, {corpus['tokens']:,} tokens")
     console.print(f"3 pretrain: hidden tokens and next sentences, {MINUTES:g} minutes")
     trained = run.text_pretrain(OUT / "corpus", OUT / "run", recipe=RECIPE, changes=[f"training.minutes={MINUTES}"])
     table = Table("on speeches never seen", "loss", "accuracy")
@@ -52,7 +50,9 @@ def main() -> None:
         for mask in one["masks"]:
             guesses = ", ".join(f"{guess['token']} {guess['probability']:.2f}" for guess in mask["top"])
             console.print(f"  {one['text']}  ->  {guesses}", markup=False)
-    (OUT / "demo.json").write_text(json.dumps({"validation": trained["validation"], "filled": filled["texts"]}, indent=1))
+    (OUT / "demo.json").write_text(
+        json.dumps({"validation": trained["validation"], "filled": filled["texts"]}, indent=1)
+    )
     console.print(f"{time.monotonic() - started:.0f} s; the run is in {OUT.relative_to(ROOT)}/run")
 
 

@@ -23,7 +23,9 @@ from recordings import noise_uv, write_edf
 
 EEG = ("check", "paste", "prepare", "split", "pretrain", "finetune", "evaluate", "compare", "predict", "embed", "probe")
 CURVES = ("labels", "channels")
-TEXT = ("tokenizer", "import", "export")
+TEXT = (
+    "tokenizer", "prepare", "pretrain", "show", "fill-mask", "embed", "evaluate", "import", "export",
+)  # fmt: skip
 Call = Callable[..., tuple[int, str, str]]
 
 
@@ -114,9 +116,9 @@ def test_every_command_is_a_function() -> None:
     functions = {*EEG, "label_curve", "channel_curve", "walkthrough"}
     assert {command.callback.__name__ for command in commands if command.callback} == functions
     assert {command.name for command in cli.curve.registered_commands} == set(CURVES)
-    of_text = {c.name or c.callback.__name__ for c in cli.text.registered_commands if c.callback}
+    of_text = {(c.name or c.callback.__name__).replace("_", "-") for c in cli.text.registered_commands if c.callback}
     assert of_text == set(TEXT)
-    functions |= {f"text_{name}" for name in TEXT}
+    functions |= {f"text_{name.replace('-', '_')}" for name in TEXT}
     assert set(run.__all__) == {*functions, "Pretrained", "load_pretrained"}
 
 

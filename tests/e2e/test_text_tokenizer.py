@@ -171,7 +171,7 @@ def test_the_command(bothways: Call, fails: Callable[..., str], corpus: Path, tm
         (b"", [], ["expected documents with words, found none"]),
         (b"\xd4\xc5\xcb", [], ["expected documents with words, found none (a.txt: expected utf-8"]),
         (b"word", ["--vocab", "31"], ["expected 32 tokens or more, got 31"]),
-        (b"word", ["--documents", "page"], ["expected blank or file, got 'page'"]),
+        (b"word", ["--documents", "page"], ["expected blank, file or line, got 'page'"]),
     ],
 )
 def test_mistakes(bothways: Call, tmp_path: Path, content: bytes, changes: list[str], named: list[str]) -> None:

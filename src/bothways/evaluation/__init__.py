@@ -50,7 +50,7 @@ from bothways.evaluation.sleep import (
 )
 from bothways.evaluation.spans import best_spans, span_metrics
 from bothways.evaluation.splits import PARTS, Split, check_classes
-from bothways.evaluation.statistics import holm, mean_of_classes, paired_difference, summarise
+from bothways.evaluation.statistics import holm, mean_of_classes, paired_difference, summarise, wilson
 from bothways.evaluation.tally import METRICS
 from bothways.evaluation.tangent import (
     TANGENT_BANDS_HZ,
@@ -135,5 +135,6 @@ __all__ = [
     "tangent_vectors",
     "temperature_scaling",
     "typical_variance",
+    "wilson",
     "within_subjects",
 ]

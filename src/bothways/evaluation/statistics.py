@@ -36,6 +36,23 @@ def summarise(values: Values) -> dict[str, float | int | None]:
     return {"mean": mean, "sd": sd, "n": len(x), "low": mean - half, "high": mean + half}
 
 
+def wilson(n_right: int, n: int) -> dict[str, float | int]:
+    """Returns a share and its 95 % interval, which holds near 0 and 1 and of few, too (Wilson 1927).
+
+    Returns:
+        `value`, `low`, `high`, `n`.
+
+    Raises:
+        ValueError: of none, or more than all.
+    """
+    if not 0 <= n_right <= n or n == 0:
+        raise ValueError(f"expected some of 1 or more, got {n_right} of {n}")
+    share, z = n_right / n, float(stats.norm.ppf(0.975))
+    middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * (share * (1 - share) / n + z**2 / (4 * n**2)) ** 0.5
+    return {"value": share, "low": max(0.0, middle - half), "high": min(1.0, middle + half), "n": n}
+
+
 def mean_of_classes(values: ClassValues) -> dict[str, float | int | None]:
     """Summarises subjects of whom not everybody has every class, so that classes weigh the same.
 

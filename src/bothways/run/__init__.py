@@ -14,7 +14,10 @@ from bothways.run.pretrain import pretrain
 from bothways.run.pretrained import Pretrained, load_pretrained
 from bothways.run.probe import probe
 from bothways.run.split import split
+from bothways.run.text_embed import text_embed
+from bothways.run.text_evaluate import text_evaluate
 from bothways.run.text_export import text_export
+from bothways.run.text_fill_mask import text_fill_mask
 from bothways.run.text_import import text_import
 from bothways.run.text_prepare import text_prepare
 from bothways.run.text_pretrain import text_pretrain
@@ -38,7 +41,10 @@ __all__ = [
     "pretrain",
     "probe",
     "split",
+    "text_embed",
+    "text_evaluate",
     "text_export",
+    "text_fill_mask",
     "text_import",
     "text_prepare",
     "text_pretrain",

@@ -2,11 +2,14 @@
 
 import shutil
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import huggingface_hub
+import numpy as np
 from huggingface_hub import ModelHubMixin
+from jaxtyping import Float32
 
 from bothways import eeg, text
 from bothways.errors import BothwaysWarning, UserError
@@ -90,6 +93,16 @@ class Pretrained(Model, ModelHubMixin, library_name="bothways", tags=["bert"]):
         super().__init__(*arguments, **options)
         self.side_files: dict[str, Path] = {}
         """What lies beside the weights, by name; copied when the model is saved."""
+
+    def embed(self, texts: Sequence[str], *, pool: str = "mean", normalise: bool = False) -> Float32[np.ndarray, "n D"]:
+        """Returns a vector for each text of a model of text; more settings are in `text.embed`.
+
+        Raises:
+            UserError: the model is one of EEG.
+        """
+        if self.tokenizer is None:
+            raise UserError("expected a model of text, got one of EEG; use bothways.run.embed")
+        return text.embed(self, self.tokenizer, texts, pool=pool, normalise=normalise)
 
     def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
         """Saves a model as a run that `load_pretrained` takes; options are those of huggingface_hub's mixin.

@@ -1,5 +1,6 @@
-"""Text to batches: documents, sentences, tokenizers, the embedding, and models from folders (also transformers')."""
+"""Text to batches: documents, sentences, tokenizers, embedding, models from folders; vectors and scores of texts."""
 
+from bothways.text.batching import by_length, most_tokens, padded, pools
 from bothways.text.corpus import Corpus, is_corpus
 from bothways.text.documents import Document, Documents, SourceFile
 from bothways.text.embedding import TokenEmbedding
@@ -8,9 +9,24 @@ from bothways.text.hf import from_transformers, to_transformers
 from bothways.text.hf_config import config_to_transformers, unlike_bert
 from bothways.text.preparing import prepare_corpus
 from bothways.text.saving import save_folder
+from bothways.text.scoring import (
+    Hidden,
+    Pairs,
+    Scored,
+    Sentence,
+    draw_pairs,
+    hide,
+    mlm_scores,
+    next_sentence,
+    packed,
+    pseudo_log_likelihoods,
+    score,
+    sentence_tokens,
+)
 from bothways.text.sentences import Splitter, split_sentences
 from bothways.text.sequences import IS_NEXT, RANDOM, Example, SequenceSource, can_pair, divide
 from bothways.text.tokenizer import Encoding, Tokenizer, load_tokenizer, tokenizer_files
+from bothways.text.vectors import Vectors, check_settings, embed, normalised, said_too_long, text_vectors, window_length
 from bothways.text.wordpiece import save_tokenizer, train_wordpiece
 
 __all__ = [
@@ -21,25 +37,48 @@ __all__ = [
     "Documents",
     "Encoding",
     "Example",
+    "Hidden",
     "Loaded",
+    "Pairs",
+    "Scored",
+    "Sentence",
     "SequenceSource",
     "SourceFile",
     "Splitter",
     "TokenEmbedding",
     "Tokenizer",
+    "Vectors",
+    "by_length",
     "can_pair",
+    "check_settings",
     "config_to_transformers",
     "divide",
+    "draw_pairs",
+    "embed",
     "from_transformers",
+    "hide",
     "is_corpus",
     "load_folder",
     "load_tokenizer",
+    "mlm_scores",
+    "most_tokens",
+    "next_sentence",
+    "normalised",
+    "packed",
+    "padded",
+    "pools",
     "prepare_corpus",
+    "pseudo_log_likelihoods",
+    "said_too_long",
     "save_folder",
     "save_tokenizer",
+    "score",
+    "sentence_tokens",
     "split_sentences",
+    "text_vectors",
     "to_transformers",
     "tokenizer_files",
     "train_wordpiece",
     "unlike_bert",
+    "window_length",
 ]

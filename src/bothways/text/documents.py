@@ -14,8 +14,8 @@ from bothways.files import sha256_file
 from bothways.text.encodings import check_encoding, find_encoding
 from bothways.text.tables import MOST_CHARACTERS, PARQUET, TABLES, clean, open_text, position, table_rows, text_column
 
-SEPARATORS = ("blank", "file")
-"""What ends a document in a plain text file: a blank line, or only the file's end."""
+SEPARATORS = ("blank", "file", "line")
+"""What ends a document in a plain text file: a blank line, only the file's end, or each line's end."""
 SUFFIXES = frozenset({".txt", *TABLES})
 """What a folder is searched for; a file that is named itself may have another suffix, and is plain text then."""
 
@@ -57,13 +57,13 @@ class Documents:
     What is known of the files (`files`, `skipped`, `notes`) is that of the last iteration, as far as it went.
 
     In plain text a blank line ends a document: one of nothing but white space, whatever the line's end. With
-    `separator="file"` each file is one document, and blank lines in it part its paragraphs. In a table each row is a
-    document. Control characters become a space. A document above `MOST_CHARACTERS` is cut at a line's end: memory stays
-    bounded.
+    `separator="file"` each file is one document, and blank lines in it part its paragraphs; with `"line"` each line is
+    one. In a table each row is a document. Control characters become a space. A document above `MOST_CHARACTERS` is cut
+    at a line's end: memory stays bounded.
 
     Attributes:
         paths: files, or folders that are searched for `SUFFIXES`.
-        separator: what ends a document in plain text, `blank` (line) or `file`.
+        separator: what ends a document in plain text, `blank` (line), `file` or `line`.
         column: of tables, the text's; if none, the only column of text, or `text`, or one called like it.
         encoding: of all text files; if none, that of each is found.
         files: what was read.
@@ -91,7 +91,7 @@ class Documents:
             UserError: a path that is not there, no file of text, or a setting that is none.
         """
         if self.separator not in SEPARATORS:
-            raise UserError(f"documents: expected {' or '.join(SEPARATORS)}, got {self.separator!r}")
+            raise UserError(f"documents: expected blank, file or line, got {self.separator!r}")
         try:
             "".encode(self.encoding or "utf-8")
         except LookupError:
@@ -217,7 +217,7 @@ class Documents:
                 number += 1
                 blank = not (line := clean(line, counts))
                 cut = size > MOST_CHARACTERS
-                if lines and (cut or (blank and self.separator == "blank")):
+                if lines and (cut or self.separator == "line" or (blank and self.separator == "blank")):
                     counts["long_document"] += cut
                     documents += 1
                     yield "\n".join(lines).rstrip(), first, position(file)

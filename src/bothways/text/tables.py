@@ -104,15 +104,15 @@ def table_rows(path: Path, encoding: str | None, column: str, counts: Counter[st
     else:
         rows = _csv_rows(path, encoding, column, counts)
     for number, (text, at) in enumerate(rows, 1):
-        if text is None or not _is_unicode(text):
+        if text is None or not is_unicode(text):
             counts["bad_rows"] += 1
             continue
         lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         yield "\n".join(clean(line, counts) for line in lines).strip(), number, at
 
 
-def _is_unicode(text: str) -> bool:
-    """Half of a pair of surrogates, which JSON can spell, is no character."""
+def is_unicode(text: str) -> bool:
+    """Says whether a text is all characters: half of a pair of surrogates, which JSON can spell, is none."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tokenizers
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from tokenizers.decoders import WordPiece as WordPieceDecoder
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
@@ -20,6 +20,7 @@ from torch import Tensor
 from bothways.config import TextConfig
 from bothways.errors import BothwaysWarning, UserError
 from bothways.files import beside, read_bytes, read_json
+from bothways.text.tables import is_unicode
 
 TOKENIZER, VOCAB, SETTINGS = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
 MOST_BYTES, MOST_BYTES_A_TOKEN = 2**22, 256
@@ -141,6 +142,33 @@ class Tokenizer:
                 "cut it or use windows"
             )
         return Encoding(found.ids, found.type_ids, found.tokens, found.offsets)
+
+    def pieces(self, texts: Sequence[str]) -> list[tokenizers.Encoding]:
+        """Splits texts on all cores, however long they are, without [CLS] and [SEP]; only `ids` are filled.
+
+        Raises:
+            UserError: one is no Unicode text.
+        """
+        try:
+            return self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        except TypeError:
+            wrong = next((one for one in texts if not isinstance(one, str) or not is_unicode(one)), texts)
+            raise UserError(f"expected Unicode text, got {wrong!a}; read it as UTF-8") from None
+
+    def words(self, text: str) -> list[int | None]:
+        """Returns which word of a text each of its tokens is a piece of, without [CLS] and [SEP]."""
+        return self._tokenizer.encode(text, add_special_tokens=False).word_ids
+
+    def find(self, token: str) -> int | None:
+        """Returns a token's id, if there is such a token."""
+        return self._tokenizer.token_to_id(token)
+
+    @property
+    def ordinary(self) -> Bool[np.ndarray, " V"]:
+        """Which ids name a token that is not special: those that can be hidden, and stand in for another."""
+        named = self._named.numpy().copy()
+        named[[self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id]] = False
+        return named
 
     def token(self, token_id: int) -> str:
         """Returns how a token is written.

@@ -1,0 +1,209 @@
+"""`bothways text evaluate`."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from bothways import text
+from bothways.draws import generator
+from bothways.errors import UserError
+from bothways.evaluation import wilson
+from bothways.progress import progress
+from bothways.run.text_model import TextModel, needs_mlm, open_model
+
+T = TypeVar("T")
+
+
+class _Sample(Generic[T]):
+    """Draws `most` of a stream whose length is not known, each as likely as any other (Vitter 1985, algorithm R)."""
+
+    def __init__(self, most: int, rng: np.random.Generator) -> None:
+        self.most, self.rng, self.seen = most, rng, 0
+        self.drawn: list[T] = []
+
+    def add(self, one: T) -> None:
+        self.seen += 1
+        if len(self.drawn) < self.most:
+            self.drawn.append(one)
+        elif (place := int(self.rng.integers(self.seen))) < self.most:
+            self.drawn[place] = one
+
+
+def text_evaluate(
+    model: str | Path,
+    paths: str | Path | Sequence[str | Path],
+    *,
+    ratio: float = 0.15,
+    n: int = 200,
+    seed: int = 0,
+    length: int | None = None,
+    documents: str = "blank",
+    column: str | None = None,
+    encoding: str | None = None,
+) -> dict[str, Any]:
+    """Measures how well a model knows texts, beside what two guesses reach.
+
+    Documents are cut at sentences' ends into sequences as long as the model takes. Of each the share `ratio` is hidden
+    as in pretraining, and predicted. Special tokens, [UNK] among them, are never hidden or scored; their share is told.
+    Numbers of models with other vocabularies cannot be compared, but for the pseudo-perplexity per word.
+
+    Args:
+        model: a run pretrained on text, or a BERT that transformers saved, with its head for hidden tokens.
+        paths: files and folders; see `text.Documents`.
+        ratio: share of the tokens that is hidden, at least one of a sequence.
+        n: sentences of which each token is hidden alone, and pairs of stretches, drawn from all; fewer if there are.
+        seed: of these draws and of what is hidden.
+        length: tokens of a sequence; if none, those that the model was trained on.
+        documents: what ends a document in plain text: a `blank` line, the `file`'s end, or each `line`'s.
+        column: of tables, the text's name.
+        encoding: of all text files; if none, that of each is found.
+
+    Returns:
+        `model`, `settings`, `sequences`, `tokens`, `unknown_share` ([UNK] among these), `mlm` (`hidden` tokens, `loss`
+        = mean of -ln p, `perplexity`, `accuracy`), `controls` (of the same hidden tokens: `most_frequent` `token` and
+        its `accuracy`; `unigram` `loss` and `perplexity`, by how often the evaluated texts have each token, plus one),
+        `pseudo_perplexity` (Salazar et al. 2020, exp of the mean of -ln p: `sentences` of how many (`of`), `cut` ones
+        longer than the model, `tokens`, `words`, `per_token`, `per_word`), `next_sentence` (`accuracy` with `value`,
+        `low`, `high` of the 95 % interval and `n`, and how many are `next`; None without that head or where there is no
+        pair), `by_file` (`file`, `hidden`, `loss`, `accuracy`), `load_report`, and of the corpus what
+        `text_tokenizer` returns of it. A perplexity too large for a number is None.
+
+    Raises:
+        UserError: no such model, one without the head, no text, nothing that can be hidden, or a setting that is none.
+    """
+    if not 0 < ratio <= 1:
+        raise UserError(f"ratio: expected above 0, up to 1, got {ratio}")
+    if n < 1:
+        raise UserError(f"n: expected 1 or more, got {n}")
+    if seed < 0:
+        raise UserError(f"seed: expected 0 or more, got {seed}")
+    paths = [paths] if isinstance(paths, str | Path) else list(paths)
+    corpus = text.Documents(paths, documents, column, encoding)
+    opened = open_model(model)
+    needs_mlm(opened)
+    room = text.window_length(opened.model, opened.length if length is None else length) - 2
+    tally = _Tally(opened, ratio, room, seed, n)
+    for pool in text.pools(corpus, "evaluate"):
+        tally.add([one.text for one in pool], [one.file for one in pool])
+    if not tally.hidden.sum():
+        reason = f" ({corpus.skipped[0]['file']}: {corpus.skipped[0]['reason']})" if corpus.skipped else ""
+        raise UserError(
+            f"{', '.join(map(str, paths))}: expected documents with words that the model has tokens for, found none"
+            f"{reason}; check the corpus and that it is the model's language"
+        )
+    settings = {
+        "ratio": ratio, "n": n, "seed": seed, "length": room + 2, "documents": documents, "column": column,
+        "encoding": encoding,
+    }  # fmt: skip
+    found = corpus.summary()
+    result = {"model": str(opened.folder), "settings": settings, **tally.summary(found["notes"])}
+    return result | found | {"load_report": opened.report.as_dict()}
+
+
+class _Tally:
+    """Counts over a corpus that comes in pools."""
+
+    def __init__(self, opened: TextModel, ratio: float, room: int, seed: int, n: int) -> None:
+        self.opened, self.ratio, self.room, self.seed = opened, ratio, room, seed
+        self.ordinary = opened.tokenizer.ordinary
+        self.sentences = _Sample[text.Sentence](n, generator("evaluate sentences", seed))
+        self.stretches = _Sample[tuple[int, list[list[int]]]](n, generator("evaluate pairs", seed))
+        self.counts, self.hidden = (np.zeros(len(self.ordinary), np.int64) for _ in range(2))
+        """How often the texts have each token, and the hidden ones among them."""
+        self.n_documents = self.n_sequences = self.right = 0
+        self.loss = 0.0
+        self.by_file: dict[str, np.ndarray] = {}
+        """Hidden, loss, right."""
+
+    def add(self, texts: Sequence[str], files: Sequence[str]) -> None:
+        tokenizer = self.opened.tokenizer
+        sequences, of = [], []
+        for document, file in zip(text.sentence_tokens(tokenizer, texts, text.split_sentences), files):
+            for sentence in document:
+                self.counts += np.bincount(sentence.ids, minlength=len(self.counts))
+                if self.ordinary[sentence.ids].any():
+                    self.sentences.add(sentence)
+            for parts in text.packed(document, self.room):
+                if len(parts) > 1:
+                    self.stretches.add((self.n_documents, parts))
+                rng = generator("evaluate mask", self.seed, 0, self.n_sequences)
+                ids = [tokenizer.cls_id, *(i for part in parts for i in part), tokenizer.sep_id]
+                self.n_sequences += 1
+                if (hidden := text.hide(tokenizer, ids, self.ordinary, self.ratio, rng)) is not None:
+                    sequences.append(hidden)
+                    of.append(file)
+            self.n_documents += 1
+        scored = text.score(self.opened.model, tokenizer, sequences)
+        self.hidden += np.bincount(scored.label, minlength=len(self.hidden))
+        self.loss += float(scored.loss.sum())
+        self.right += int(scored.right.sum())
+        of_token = np.array(of, dtype=object)[scored.sequence]
+        for file in dict.fromkeys(of):
+            here = of_token == file
+            sums = np.array([here.sum(), scored.loss[here].sum(), scored.right[here].sum()])
+            self.by_file[file] = self.by_file.get(file, np.zeros(3)) + sums
+
+    def summary(self, notes: dict[str, list[str]]) -> dict[str, Any]:
+        tokenizer, n_hidden, n_tokens = self.opened.tokenizer, int(self.hidden.sum()), int(self.counts.sum())
+        known = np.where(self.ordinary, self.counts, 0)
+        most = int(known.argmax())
+        p = (known + 1) / (known + 1)[self.ordinary].sum()
+        unigram = float(-(self.hidden[self.ordinary] * np.log(p[self.ordinary])).sum() / n_hidden)
+        loss = self.loss / n_hidden
+        return {
+            "sequences": self.n_sequences,
+            "tokens": n_tokens,
+            "unknown_share": int(self.counts[tokenizer.unk_id]) / n_tokens,
+            "mlm": {
+                "hidden": n_hidden, "loss": loss, "perplexity": _exp(loss), "accuracy": self.right / n_hidden,
+            },
+            "controls": {
+                "most_frequent": {"token": tokenizer.token(most), "accuracy": int(self.hidden[most]) / n_hidden},
+                "unigram": {"loss": unigram, "perplexity": _exp(unigram)},
+            },
+            "pseudo_perplexity": self._pseudo_perplexity(),
+            "next_sentence": self._next_sentence(notes),
+            "by_file": [
+                {"file": file, "hidden": int(hidden), "loss": float(one / hidden), "accuracy": float(right / hidden)}
+                for file, (hidden, one, right) in self.by_file.items()
+            ],
+        }  # fmt: skip
+
+    def _pseudo_perplexity(self) -> dict[str, Any]:
+        drawn = self.sentences.drawn
+        ids = [one.ids[: self.room] for one in drawn]
+        tokens = sum(int(self.ordinary[one].sum()) for one in ids)
+        words_of = [self.opened.tokenizer.words(one.text) for one in drawn]
+        words = sum(
+            len({word for i, word in zip(some, those) if self.ordinary[i]}) for some, those in zip(ids, words_of)
+        )
+        with progress("evaluate, each token hidden alone", tokens, "tokens") as meter:
+            total = sum(text.pseudo_log_likelihoods(self.opened.model, self.opened.tokenizer, ids, meter.advance))
+        return {
+            "sentences": len(drawn),
+            "of": self.sentences.seen,
+            "cut": sum(len(one.ids) > self.room for one in drawn),
+            "tokens": tokens,
+            "words": words,
+            "per_token": _exp(-total / tokens) if tokens else None,
+            "per_word": _exp(-total / words) if words else None,
+        }
+
+    def _next_sentence(self, notes: dict[str, list[str]]) -> dict[str, Any] | None:
+        config = self.opened.model.config.text
+        assert config is not None
+        if "nsp" not in self.opened.model.heads or config.type_vocab_size < 2:
+            return None
+        drawn = text.draw_pairs(self.stretches.drawn, self.room - 1, generator("evaluate next", self.seed))
+        if drawn is None:
+            notes["no_pairs"] = ["next sentence: two documents with two sentences each are needed, and are not there"]
+            return None
+        right = text.next_sentence(self.opened.model, self.opened.tokenizer, drawn)
+        return {"accuracy": wilson(int(right.sum()), len(right)), "next": int((drawn.labels == 0).sum())}
+
+
+def _exp(loss: float) -> float | None:
+    return math.exp(loss) if loss < 700 else None

@@ -1,0 +1,65 @@
+"""A model of text opened for use: what `text_fill_mask`, `text_embed` and `text_evaluate` begin with."""
+
+import tomllib
+from pathlib import Path
+from typing import NamedTuple
+
+from bothways import text
+from bothways.errors import UserError
+from bothways.files import beside, read_bytes
+from bothways.model import LoadReport, Model
+from bothways.training import RECIPE, check_config, check_finished, join, run_at
+
+
+class TextModel(NamedTuple):
+    """A model on its device, in eval mode."""
+
+    folder: Path
+    model: Model
+    tokenizer: text.Tokenizer
+    report: LoadReport
+    length: int
+    """Tokens of the sequences it was trained on; of a BERT from elsewhere as many as it has positions."""
+
+
+def open_model(path: str | Path) -> TextModel:
+    """Opens a run on text, one of its checkpoints, or a BERT that transformers saved.
+
+    Raises:
+        UserError: there is none, it is not finished, damaged, or a model of EEG.
+    """
+    folder = run_at(Path(path))
+    check_finished(folder)
+    loaded = text.load_folder(folder)
+    check_config(folder)
+    config = loaded.model.config.text
+    assert config is not None
+    length = min(_trained_length(folder) or config.max_position_embeddings, config.max_position_embeddings)
+    return TextModel(folder, loaded.model.to(join().device).eval(), loaded.tokenizer, loaded.report, length)
+
+
+def _trained_length(folder: Path) -> int | None:
+    """Returns what a run's recipe says: positions beyond it may never have been trained."""
+    if not (folder / RECIPE).is_file():
+        return None
+    try:
+        values = tomllib.loads(read_bytes(beside(folder, RECIPE), 2**16).decode())
+        length = values.get("sequences", {}).get("length")
+    except (ValueError, AttributeError) as problem:
+        raise UserError(f"{folder / RECIPE}: expected TOML, but it cannot be read ({problem}); restore it") from None
+    return length if isinstance(length, int) else None
+
+
+def needs_mlm(opened: TextModel) -> None:
+    """Refuses a model that cannot predict hidden tokens.
+
+    Raises:
+        UserError: it has no such head; what its weights lack is said.
+    """
+    if "mlm" not in opened.model.heads:
+        has = ", ".join(opened.model.heads) or "none"
+        lacking = " (its config names one that the weights do not hold)" if "heads.mlm" in opened.report.missing else ""
+        raise UserError(
+            f"{opened.folder}: expected a model with a head for hidden tokens (mlm), got the heads: {has}{lacking}; "
+            "take one that was pretrained, saved with transformers' BertForMaskedLM or BertForPreTraining"
+        )

@@ -1,0 +1,215 @@
+"""How well a model knows a text: hidden tokens, each token hidden alone, and whether a sentence is the next one."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from bothways.heads import IGNORED, Batch
+from bothways.masking import count_hidden
+from bothways.model import Model
+from bothways.text.batching import by_length, most_tokens, padded
+from bothways.text.sentences import Splitter
+from bothways.text.tokenizer import Tokenizer
+
+MASKED, RANDOM = 0.8, 0.1
+"""Of the hidden tokens: [MASK] stands there, another token does; the rest stand as they are (Devlin et al. 2019)."""
+
+
+class Sentence(NamedTuple):
+    """A sentence."""
+
+    ids: list[int]
+    """Without [CLS] and [SEP]."""
+    text: str
+
+
+class Hidden(NamedTuple):
+    """A sequence of which some tokens are hidden."""
+
+    ids: Int[np.ndarray, " L"]
+    labels: Int[np.ndarray, " L"]
+    """What is hidden; `IGNORED` elsewhere."""
+
+
+class Scored(NamedTuple):
+    """What a model gave the hidden tokens, in the order of the sequences and of their tokens."""
+
+    loss: Float[np.ndarray, " R"]
+    """Minus the logarithm of the probability of what is hidden."""
+    right: Bool[np.ndarray, " R"]
+    """Whether that is the most probable token."""
+    label: Int[np.ndarray, " R"]
+    sequence: Int[np.ndarray, " R"]
+
+
+class Pairs(NamedTuple):
+    """Pairs of stretches A and B, each the ids of sentences that follow each other."""
+
+    a: list[list[int]]
+    b: list[list[int]]
+    labels: Int[np.ndarray, " n"]
+    """0 = B is next, 1 = it is from another document."""
+
+
+def mlm_scores(model: Model, batch: Batch, masked: Bool[Tensor, "B L"]) -> Float[Tensor, "R V"]:
+    """Scores all tokens at the masked positions, row-major; of the last block only these rows are computed."""
+    labels = batch["input_ids"].masked_fill(~masked, IGNORED)
+    return model({**batch, "mlm_labels": labels}, with_losses=False).predictions["mlm"]
+
+
+def sentence_tokens(tokenizer: Tokenizer, documents: Sequence[str], split: Splitter) -> list[list[Sentence]]:
+    """Returns the sentences of each document as tokens; those without any are left out."""
+    parts = [split(document) for document in documents]
+    encoded = iter(tokenizer.pieces([one for part in parts for one in part]))
+    made = [[Sentence(next(encoded).ids, one) for one in part] for part in parts]
+    return [[one for one in document if one.ids] for document in made]
+
+
+def packed(document: Sequence[Sentence], room: int) -> Iterator[list[list[int]]]:
+    """Yields as many sentences together as fit in `room` tokens; one that does not fit alone is cut into pieces."""
+    held: list[list[int]] = []
+    size = 0
+    for sentence in document:
+        for start in range(0, len(sentence.ids), room):
+            ids = sentence.ids[start : start + room]
+            if held and size + len(ids) > room:
+                yield held
+                held, size = [], 0
+            held.append(ids)
+            size += len(ids)
+    if held:
+        yield held
+
+
+def hide(
+    tokenizer: Tokenizer, ids: Sequence[int], ordinary: Bool[np.ndarray, " V"], ratio: float, rng: np.random.Generator
+) -> Hidden | None:
+    """Hides tokens of a sequence as in pretraining; none is returned where there is no token to hide.
+
+    Exactly max(1, round(ratio · n)) of the n tokens that are not special ([UNK] is). 80 % of these are [MASK], 10 %
+    another token of the vocabulary, 10 % stay.
+
+    Args:
+        tokenizer: the model's.
+        ids: with [CLS] and [SEP].
+        ordinary: `tokenizer.ordinary`.
+        ratio: share of the tokens.
+        rng: from `draws.generator`.
+    """
+    shown = np.array(ids)
+    places = np.flatnonzero(ordinary[shown])
+    if not len(places):
+        return None
+    chosen = np.sort(rng.choice(places, count_hidden(len(places), ratio), replace=False))
+    labels = np.full(len(shown), IGNORED)
+    labels[chosen] = shown[chosen]
+    draw = rng.random(len(chosen))
+    others = rng.choice(np.flatnonzero(ordinary), len(chosen))
+    shown[chosen] = np.where(draw < MASKED, tokenizer.mask_id, np.where(draw < MASKED + RANDOM, others, shown[chosen]))
+    return Hidden(shown, labels)
+
+
+@torch.inference_mode()
+def score(model: Model, tokenizer: Tokenizer, sequences: Sequence[Hidden]) -> Scored:
+    """Predicts the hidden tokens of sequences, those of like length together; ids without a token are never found."""
+    device = next(model.parameters()).device
+    counts = [int((one.labels != IGNORED).sum()) for one in sequences]
+    starts = np.cumsum([0, *counts])
+    loss, right = np.zeros(starts[-1]), np.zeros(starts[-1], dtype=bool)
+    for chosen in by_length([len(one.ids) for one in sequences], most_tokens(device)):
+        batch = padded([sequences[i].ids for i in chosen], tokenizer.pad_id, device)
+        labels = [sequences[i].labels for i in chosen]
+        real = torch.from_numpy(np.concatenate([one[one != IGNORED] for one in labels])).to(device)
+        masked = torch.zeros_like(batch["attention_mask"])
+        for row, one in zip(masked, labels):
+            row[: len(one)] = torch.from_numpy(one != IGNORED)
+        scores = tokenizer.named(mlm_scores(model, batch, masked))
+        places = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in chosen])
+        loss[places] = F.cross_entropy(scores, real, reduction="none").double().cpu().numpy()
+        right[places] = (scores.argmax(1) == real).cpu().numpy()
+    label = np.concatenate([one.labels[one.labels != IGNORED] for one in sequences] or [np.zeros(0, int)])
+    return Scored(loss, right, label, np.repeat(np.arange(len(sequences)), counts))
+
+
+@torch.inference_mode()
+def pseudo_log_likelihoods(
+    model: Model,
+    tokenizer: Tokenizer,
+    texts: Sequence[Sequence[int]],
+    advance: Callable[[int], None] = lambda n: None,
+) -> list[float]:
+    """Returns of each text the sum of ln p(token | all others), each token being hidden alone (Salazar et al. 2020).
+
+    Special tokens that stand in it, [UNK] among them, are not scored.
+
+    Args:
+        model: in eval mode, with a head for hidden tokens.
+        tokenizer: the model's.
+        texts: ids without [CLS] and [SEP], each short enough for the model.
+        advance: told the number of finished tokens.
+    """
+    device = next(model.parameters()).device
+    ordinary = tokenizer.ordinary
+    framed = [np.array([tokenizer.cls_id, *ids, tokenizer.sep_id]) for ids in texts]
+    jobs = [(text, place) for text, ids in enumerate(framed) for place in np.flatnonzero(ordinary[ids]).tolist()]
+    sums = np.zeros(len(texts))
+    for chosen in by_length([len(framed[text]) for text, _ in jobs], most_tokens(device)):
+        some = [jobs[i] for i in chosen]
+        batch = padded([framed[text] for text, _ in some], tokenizer.pad_id, device)
+        rows, places = torch.arange(len(some), device=device), torch.tensor([place for _, place in some], device=device)
+        real = batch["input_ids"][rows, places]
+        batch["input_ids"][rows, places] = tokenizer.mask_id
+        masked = torch.zeros_like(batch["attention_mask"])
+        masked[rows, places] = True
+        scores = tokenizer.named(mlm_scores(model, batch, masked))
+        loss = F.cross_entropy(scores, real, reduction="none").double().cpu().numpy()
+        np.add.at(sums, [text for text, _ in some], -loss)
+        advance(len(some))
+    return sums.tolist()
+
+
+def draw_pairs(stretches: Sequence[tuple[int, list[list[int]]]], room: int, rng: np.random.Generator) -> Pairs | None:
+    """Draws pairs, half of which follow each other; none where all stretches are of one document.
+
+    Args:
+        stretches: (document, two or more sentences that follow each other), which are parted at a sentence's end.
+        room: tokens of A and B together; what is longer loses its end.
+        rng: from `draws.generator`.
+    """
+    documents = np.array([document for document, _ in stretches])
+    if len(set(documents.tolist())) < 2:
+        return None
+    parted = []
+    for _, parts in stretches:
+        at = int(rng.integers(1, len(parts)))
+        parted.append(([i for one in parts[:at] for i in one], [i for one in parts[at:] for i in one]))
+    labels = rng.permutation(np.arange(len(stretches)) % 2)
+    a, b = [], []
+    for place, label in enumerate(labels):
+        other = int(rng.choice(np.flatnonzero(documents != documents[place]))) if label else place
+        one, two = parted[place][0], parted[other][1]
+        while len(one) + len(two) > room:
+            one, two = (one[:-1], two) if len(one) > len(two) else (one, two[:-1])
+        a.append(one)
+        b.append(two)
+    return Pairs(a, b, labels)
+
+
+@torch.inference_mode()
+def next_sentence(model: Model, tokenizer: Tokenizer, drawn: Pairs) -> Bool[np.ndarray, " n"]:
+    """Says of each pair whether the model is right about it."""
+    device = next(model.parameters()).device
+    framed = [[tokenizer.cls_id, *a, tokenizer.sep_id, *b, tokenizer.sep_id] for a, b in zip(drawn.a, drawn.b)]
+    right = np.zeros(len(framed), dtype=bool)
+    for chosen in by_length([len(one) for one in framed], most_tokens(device)):
+        n_first = [len(drawn.a[i]) + 2 for i in chosen]
+        batch = padded([framed[i] for i in chosen], tokenizer.pad_id, device, n_first)
+        batch["mlm_labels"] = torch.full_like(batch["input_ids"], IGNORED)  # nothing is hidden, and none is decoded
+        found = model(batch, with_losses=False).predictions["nsp"].argmax(1).cpu().numpy()
+        right[chosen] = found == drawn.labels[chosen]
+    return right
