@@ -222,8 +222,10 @@ def test_text_that_is_changed_is_refused(bothways: Call, fails: Callable[..., st
     assert "leave out --documents" in fails(
         "text", "pretrain", tmp_path / "run-corpus", "--documents", "file", "--out", "x"
     )
-    assert "leave out vocabulary" in fails(
-        "text", "pretrain", tmp_path / "run-corpus", "--out", tmp_path / "x", "--set", "vocabulary.size=9"
+    again = ("text", "pretrain", tmp_path / "run-corpus", "--out", tmp_path / "x")
+    assert (
+        "vocabulary has no effect: the corpus has its tokenizer"
+        in bothways(*again, *SETS, *sets("vocabulary.size=9"))[2]
     )
     shutil.rmtree(tmp_path / "run-corpus")
     assert "the run's corpus is not there" in fails("text", "show", tmp_path / "run")

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 import bothways
 from bothways import run, text
+from bothways.config import TextMaskingConfig
 from bothways.draws import generator
 from bothways.errors import BothwaysWarning, UserError
 from texts import save_bert
@@ -196,29 +197,27 @@ def test_scores_equal_transformers(bert: tuple[Path, PreTrainedModel]) -> None:
                 masked = framed.index_fill(1, torch.tensor([at]), 4)
                 total += float(theirs(masked).prediction_logits[0, at].log_softmax(0)[ids[at - 1]])
         wanted.append(total)
-        one = text.hide(tokenizer, framed[0].tolist(), tokenizer.ordinary, 0.3, generator("t", 0, 0, place))
-        assert one is not None
-        hidden.append(one)
+        masking, rng = TextMaskingConfig(ratio=0.3), generator("t", 0, 0, place)
+        hidden.append(text.hide([np.array(ids)], -100, tokenizer, tokenizer.ordinary, masking, rng))
     np.testing.assert_allclose(text.pseudo_log_likelihoods(model, tokenizer, texts), wanted, rtol=1e-10)
     scored = text.score(model, tokenizer, hidden)
     for place, one in enumerate(hidden):
         with torch.no_grad():
             logits = theirs(torch.from_numpy(one.ids)[None]).prediction_logits
-        loss = torch.nn.functional.cross_entropy(logits[0], torch.from_numpy(one.labels))
+        loss = torch.nn.functional.cross_entropy(logits[0], torch.from_numpy(np.where(one.masked, one.truth, -100)))
         np.testing.assert_allclose(scored.loss[scored.sequence == place].mean(), float(loss), rtol=1e-10)
 
 
 def test_exactly_as_many_tokens_are_hidden(bert: tuple[Path, PreTrainedModel]) -> None:
     _, tokenizer, _ = text.load_folder(bert[0])
-    ids = [2, *[60] * 1000, tokenizer.unk_id, 3]
-    one = text.hide(tokenizer, ids, tokenizer.ordinary, 0.15, generator("t", 0))
-    assert one is not None
-    assert (one.labels != -100).sum() == 150
-    assert one.labels[[0, 1001, 1002]].tolist() == [-100] * 3
-    shown = one.ids[one.labels != -100]
+    ids, masking = np.array([60] * 1000 + [tokenizer.unk_id]), TextMaskingConfig()
+    one = text.hide([ids], -100, tokenizer, tokenizer.ordinary, masking, generator("t", 0))
+    assert one.masked.sum() == 150
+    assert not one.masked[[0, 1001, 1002]].any()
+    shown = one.ids[one.masked]
     assert 0.7 < (shown == tokenizer.mask_id).mean() < 0.9
-    assert tokenizer.ordinary[shown[shown != tokenizer.mask_id]].all()
-    assert text.hide(tokenizer, [2, 1, 3], tokenizer.ordinary, 0.15, generator("t", 0)) is None
+    unknown = text.hide([ids[-1:]], -100, tokenizer, tokenizer.ordinary, masking, generator("t", 0))
+    assert not unknown.masked.any()
 
 
 def test_evaluate_by_the_command(bothways: Call, fails: Callable[..., str], bert: tuple, corpus: Path) -> None:
@@ -241,7 +240,7 @@ def test_evaluate_by_the_command(bothways: Call, fails: Callable[..., str], bert
     corpus.write_text("🙂\n\n🙂🙂\n")
     with pytest.raises(UserError, match="expected documents with words"):
         run.text_evaluate(bert[0], corpus)
-    assert "ratio: expected above 0" in fails("text", "evaluate", bert[0], corpus, "--ratio", 0)
+    assert "ratio: expected between 0 and 1" in fails("text", "evaluate", bert[0], corpus, "--ratio", 0)
 
 
 def test_very_short_texts_are_finite(bert: tuple, shared: Path) -> None:

@@ -91,7 +91,11 @@ def embed(
 @text.command(epilog="Example: bothways text evaluate model held-out/ --n 500")
 def evaluate(
     model: Model,
-    corpus: Corpus,
+    texts: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="CORPUS", help="Files, or folders of text; if left out, what the run has kept out."),
+    ] = None,
+    corpus: Annotated[Path | None, typer.Option(help="Where the run's corpus is now, if it was moved.")] = None,
     ratio: Annotated[float, typer.Option(help="Share of the tokens that is hidden.")] = 0.15,
     n: Annotated[int, typer.Option("--n", help="Sentences whose tokens are hidden one by one, and pairs.")] = 200,
     seed: Annotated[int, typer.Option(help="Of what is hidden and drawn.")] = 0,
@@ -108,7 +112,8 @@ def evaluate(
     from bothways import run
 
     result = run.text_evaluate(
-        model, corpus, ratio=ratio, n=n, seed=seed, length=length, documents=documents, column=column, encoding=encoding
+        model, texts or (), corpus=corpus, ratio=ratio, n=n, seed=seed, length=length, documents=documents,
+        column=column, encoding=encoding,
     )  # fmt: skip
     status = 2 if result["skipped"] else 0
     if json:

@@ -1,18 +1,22 @@
 """`bothways text evaluate`."""
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from bothways import text
+from bothways.config import TextMaskingConfig
 from bothways.draws import generator
 from bothways.errors import UserError
 from bothways.evaluation import wilson
+from bothways.heads import IGNORED
 from bothways.progress import progress
 from bothways.run.text_model import TextModel, needs_mlm, open_model
+from bothways.run.text_show import corpus_of
 
 T = TypeVar("T")
 
@@ -34,8 +38,9 @@ class _Sample(Generic[T]):
 
 def text_evaluate(
     model: str | Path,
-    paths: str | Path | Sequence[str | Path],
+    paths: str | Path | Sequence[str | Path] = (),
     *,
+    corpus: str | Path | None = None,
     ratio: float = 0.15,
     n: int = 200,
     seed: int = 0,
@@ -52,7 +57,8 @@ def text_evaluate(
 
     Args:
         model: a run pretrained on text, or a BERT that transformers saved, with its head for hidden tokens.
-        paths: files and folders; see `text.Documents`.
+        paths: files and folders; see `text.Documents`. If none, the documents that a run has kept out of its training.
+        corpus: where these are now, if the run's corpus was moved.
         ratio: share of the tokens that is hidden, at least one of a sequence.
         n: sentences of which each token is hidden alone, and pairs of stretches, drawn from all; fewer if there are.
         seed: of these draws and of what is hidden.
@@ -68,39 +74,76 @@ def text_evaluate(
         `pseudo_perplexity` (Salazar et al. 2020, exp of the mean of -ln p: `sentences` of how many (`of`), `cut` ones
         longer than the model, `tokens`, `words`, `per_token`, `per_word`), `next_sentence` (`accuracy` with `value`,
         `low`, `high` of the 95 % interval and `n`, and how many are `next`; None without that head or where there is no
-        pair), `by_file` (`file`, `hidden`, `loss`, `accuracy`), `load_report`, and of the corpus what
-        `text_tokenizer` returns of it. A perplexity too large for a number is None.
+        pair), `by_file` (`file`, `hidden`, `loss`, `accuracy`), `load_report`, and of the files what
+        `text_tokenizer` returns of them. A perplexity too large for a number is None.
 
     Raises:
         UserError: no such model, one without the head, no text, nothing that can be hidden, or a setting that is none.
     """
-    if not 0 < ratio <= 1:
-        raise UserError(f"ratio: expected above 0, up to 1, got {ratio}")
+    if not 0 < ratio < 1:
+        raise UserError(f"ratio: expected between 0 and 1, got {ratio}")
     if n < 1:
         raise UserError(f"n: expected 1 or more, got {n}")
     if seed < 0:
         raise UserError(f"seed: expected 0 or more, got {seed}")
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
-    corpus = text.Documents(paths, documents, column, encoding)
     opened = open_model(model)
     needs_mlm(opened)
+    asked = {"documents": documents, "column": column, "encoding": encoding}
+    given: text.Documents | _KeptOut
+    if paths:
+        if corpus is not None:
+            raise UserError("--corpus says where a run's own documents are; leave it out, or the other texts")
+        given = text.Documents(paths, documents, column, encoding)
+    else:
+        if odd := [f"--{name}" for name, value in asked.items() if value not in (None, "blank")]:
+            raise UserError(f"{' and '.join(odd)} belong to texts, and none are given; leave them out")
+        given = _KeptOut(opened, corpus)
     room = text.window_length(opened.model, opened.length if length is None else length) - 2
     tally = _Tally(opened, ratio, room, seed, n)
-    for pool in text.pools(corpus, "evaluate"):
-        tally.add([one.text for one in pool], [one.file for one in pool])
+    if isinstance(given, text.Documents):
+        for pool in text.pools(given, "evaluate"):
+            tokens = text.sentence_tokens(opened.tokenizer, [one.text for one in pool], text.split_sentences)
+            tally.add(tokens, [one.file for one in pool])
+    else:
+        for file, tokens_of_one in given:
+            tally.add([tokens_of_one], [file])
     if not tally.hidden.sum():
-        reason = f" ({corpus.skipped[0]['file']}: {corpus.skipped[0]['reason']})" if corpus.skipped else ""
+        found = given.summary()
+        reason = f" ({found['skipped'][0]['file']}: {found['skipped'][0]['reason']})" if found["skipped"] else ""
         raise UserError(
-            f"{', '.join(map(str, paths))}: expected documents with words that the model has tokens for, found none"
-            f"{reason}; check the corpus and that it is the model's language"
+            f"{', '.join(map(str, paths)) or opened.folder}: expected documents with words that the model has tokens "
+            f"for, found none{reason}; check the corpus and that it is the model's language"
         )
-    settings = {
-        "ratio": ratio, "n": n, "seed": seed, "length": room + 2, "documents": documents, "column": column,
-        "encoding": encoding,
-    }  # fmt: skip
-    found = corpus.summary()
+    settings = {"ratio": ratio, "n": n, "seed": seed, "length": room + 2, **asked}
+    found = given.summary()
     result = {"model": str(opened.folder), "settings": settings, **tally.summary(found["notes"])}
     return result | found | {"load_report": opened.report.as_dict()}
+
+
+class _KeptOut:
+    """The documents that a run has kept out of its training, as (file, ids of each sentence)."""
+
+    def __init__(self, opened: TextModel, corpus: str | Path | None) -> None:
+        self.corpus, settings, pairs = corpus_of(opened.folder, corpus)
+        _, self.documents = text.divide(self.corpus, settings.validation_fraction, settings.training.seed, pairs=pairs)
+        if not len(self.documents):
+            raise UserError(f"{opened.folder}: kept no document out of its training; give texts to evaluate on")
+
+    def __iter__(self) -> Iterator[tuple[str, list[list[int]]]]:
+        with progress("evaluate", len(self.documents), "documents") as meter:
+            for number in map(int, self.documents):
+                first, last = self.corpus.documents[number : number + 2]
+                ends = self.corpus.sentences[first : last + 1]
+                sentences = [self.corpus.ids[a:b].tolist() for a, b in itertools.pairwise(ends)]
+                yield self.corpus.name(number).rpartition(":")[0], sentences
+                meter.advance()
+
+    def summary(self) -> dict[str, Any]:
+        names = (self.corpus.name(int(number)).rpartition(":")[0] for number in self.documents)
+        files = [{"file": name} for name in dict.fromkeys(names)]
+        empty: dict[str, Any] = {"empty_documents": 0, "skipped": [], "left_out": [], "notes": {}}
+        return {"documents": len(self.documents), "files": files, "corpus": str(self.corpus.path), **empty}
 
 
 class _Tally:
@@ -109,7 +152,7 @@ class _Tally:
     def __init__(self, opened: TextModel, ratio: float, room: int, seed: int, n: int) -> None:
         self.opened, self.ratio, self.room, self.seed = opened, ratio, room, seed
         self.ordinary = opened.tokenizer.ordinary
-        self.sentences = _Sample[text.Sentence](n, generator("evaluate sentences", seed))
+        self.sentences = _Sample[list[int]](n, generator("evaluate sentences", seed))
         self.stretches = _Sample[tuple[int, list[list[int]]]](n, generator("evaluate pairs", seed))
         self.counts, self.hidden = (np.zeros(len(self.ordinary), np.int64) for _ in range(2))
         """How often the texts have each token, and the hidden ones among them."""
@@ -118,22 +161,22 @@ class _Tally:
         self.by_file: dict[str, np.ndarray] = {}
         """Hidden, loss, right."""
 
-    def add(self, texts: Sequence[str], files: Sequence[str]) -> None:
-        tokenizer = self.opened.tokenizer
+    def add(self, documents: Sequence[list[list[int]]], files: Sequence[str]) -> None:
+        tokenizer, masking = self.opened.tokenizer, TextMaskingConfig(ratio=self.ratio)
         sequences, of = [], []
-        for document, file in zip(text.sentence_tokens(tokenizer, texts, text.split_sentences), files):
+        for document, file in zip(documents, files):
             for sentence in document:
-                self.counts += np.bincount(sentence.ids, minlength=len(self.counts))
-                if self.ordinary[sentence.ids].any():
+                self.counts += np.bincount(sentence, minlength=len(self.counts))
+                if self.ordinary[sentence].any():
                     self.sentences.add(sentence)
             for parts in text.packed(document, self.room):
                 if len(parts) > 1:
                     self.stretches.add((self.n_documents, parts))
                 rng = generator("evaluate mask", self.seed, 0, self.n_sequences)
-                ids = [tokenizer.cls_id, *(i for part in parts for i in part), tokenizer.sep_id]
+                ids = np.array([i for part in parts for i in part])
                 self.n_sequences += 1
-                if (hidden := text.hide(tokenizer, ids, self.ordinary, self.ratio, rng)) is not None:
-                    sequences.append(hidden)
+                if self.ordinary[ids].any():
+                    sequences.append(text.hide([ids], IGNORED, tokenizer, self.ordinary, masking, rng))
                     of.append(file)
             self.n_documents += 1
         scored = text.score(self.opened.model, tokenizer, sequences)
@@ -174,23 +217,24 @@ class _Tally:
 
     def _pseudo_perplexity(self) -> dict[str, Any]:
         drawn = self.sentences.drawn
-        ids = [one.ids[: self.room] for one in drawn]
+        ids = [np.array(one[: self.room]) for one in drawn]
         tokens = sum(int(self.ordinary[one].sum()) for one in ids)
-        words_of = [self.opened.tokenizer.words(one.text) for one in drawn]
-        words = sum(
-            len({word for i, word in zip(some, those) if self.ordinary[i]}) for some, those in zip(ids, words_of)
-        )
+        words = sum(self._words(one) for one in ids)
         with progress("evaluate, each token hidden alone", tokens, "tokens") as meter:
             total = sum(text.pseudo_log_likelihoods(self.opened.model, self.opened.tokenizer, ids, meter.advance))
         return {
             "sentences": len(drawn),
             "of": self.sentences.seen,
-            "cut": sum(len(one.ids) > self.room for one in drawn),
+            "cut": sum(len(one) > self.room for one in drawn),
             "tokens": tokens,
             "words": words,
             "per_token": _exp(-total / tokens) if tokens else None,
             "per_word": _exp(-total / words) if words else None,
         }
+
+    def _words(self, ids: np.ndarray) -> int:
+        """Returns how many words have a token that is scored."""
+        return len(set((~self.opened.tokenizer.continues[ids]).cumsum()[self.ordinary[ids]]))
 
     def _next_sentence(self, notes: dict[str, list[str]]) -> dict[str, Any] | None:
         config = self.opened.model.config.text

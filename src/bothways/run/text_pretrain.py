@@ -159,16 +159,15 @@ def _corpus(
     overwrite: bool,
 ) -> Path:
     """Returns the corpus that is given, or that lies beside the run, where it is made if need be."""
-    own = "vocabulary" in settings.model_fields_set
-    if len(paths) == 1 and text.is_corpus(Path(paths[0])):
+    prepared = len(paths) == 1 and text.is_corpus(Path(paths[0]))
+    if "vocabulary" in settings.model_fields_set and (prepared or tokenizer is not None):
+        why = "the corpus has its tokenizer" if prepared else "a tokenizer is given"
+        warnings.warn(f"vocabulary has no effect: {why}", BothwaysWarning, stacklevel=3)
+    if prepared:
         asked = {"tokenizer": tokenizer, **found}
-        given = [f"--{name}" for name, value in asked.items() if value not in (None, "blank")]
-        if given or own:
-            named = ", ".join([*given, *(["vocabulary"] if own else [])])
-            raise UserError(f"{paths[0]}: is a prepared corpus, with its tokenizer; leave out {named}")
+        if given := [f"--{name}" for name, value in asked.items() if value not in (None, "blank")]:
+            raise UserError(f"{paths[0]}: is a prepared corpus, with its tokenizer; leave out {', '.join(given)}")
         return Path(paths[0])
-    if tokenizer is not None and own:
-        warnings.warn("vocabulary has no effect: a tokenizer is given", BothwaysWarning, stacklevel=3)
     documents = text.Documents(paths, found["documents"] or "blank", found["column"], found["encoding"])
     given_tokenizer = None if tokenizer is None else text.load_tokenizer(Path(tokenizer))
     ids = settings.vocabulary.model_dump() if given_tokenizer is None else given_tokenizer.to_str()

@@ -10,12 +10,9 @@ from bothways.text.hf_config import config_to_transformers, unlike_bert
 from bothways.text.preparing import prepare_corpus
 from bothways.text.saving import save_folder
 from bothways.text.scoring import (
-    Hidden,
     Pairs,
     Scored,
-    Sentence,
     draw_pairs,
-    hide,
     mlm_scores,
     next_sentence,
     packed,
@@ -24,7 +21,7 @@ from bothways.text.scoring import (
     sentence_tokens,
 )
 from bothways.text.sentences import Splitter, split_sentences
-from bothways.text.sequences import IS_NEXT, RANDOM, Example, SequenceSource, can_pair, divide
+from bothways.text.sequences import IS_NEXT, RANDOM, Example, SequenceSource, can_pair, divide, hide
 from bothways.text.tokenizer import Encoding, Tokenizer, load_tokenizer, tokenizer_files
 from bothways.text.vectors import Vectors, check_settings, embed, normalised, said_too_long, text_vectors, window_length
 from bothways.text.wordpiece import save_tokenizer, train_wordpiece
@@ -37,11 +34,9 @@ __all__ = [
     "Documents",
     "Encoding",
     "Example",
-    "Hidden",
     "Loaded",
     "Pairs",
     "Scored",
-    "Sentence",
     "SequenceSource",
     "SourceFile",
     "Splitter",

@@ -10,30 +10,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from bothways.heads import IGNORED, Batch
-from bothways.masking import count_hidden
 from bothways.model import Model
 from bothways.text.batching import by_length, most_tokens, padded
 from bothways.text.sentences import Splitter
+from bothways.text.sequences import Example
 from bothways.text.tokenizer import Tokenizer
-
-MASKED, RANDOM = 0.8, 0.1
-"""Of the hidden tokens: [MASK] stands there, another token does; the rest stand as they are (Devlin et al. 2019)."""
-
-
-class Sentence(NamedTuple):
-    """A sentence."""
-
-    ids: list[int]
-    """Without [CLS] and [SEP]."""
-    text: str
-
-
-class Hidden(NamedTuple):
-    """A sequence of which some tokens are hidden."""
-
-    ids: Int[np.ndarray, " L"]
-    labels: Int[np.ndarray, " L"]
-    """What is hidden; `IGNORED` elsewhere."""
 
 
 class Scored(NamedTuple):
@@ -62,21 +43,21 @@ def mlm_scores(model: Model, batch: Batch, masked: Bool[Tensor, "B L"]) -> Float
     return model({**batch, "mlm_labels": labels}, with_losses=False).predictions["mlm"]
 
 
-def sentence_tokens(tokenizer: Tokenizer, documents: Sequence[str], split: Splitter) -> list[list[Sentence]]:
-    """Returns the sentences of each document as tokens; those without any are left out."""
+def sentence_tokens(tokenizer: Tokenizer, documents: Sequence[str], split: Splitter) -> list[list[list[int]]]:
+    """Returns the ids of each document's sentences, without [CLS] and [SEP]; those without any are left out."""
     parts = [split(document) for document in documents]
     encoded = iter(tokenizer.pieces([one for part in parts for one in part]))
-    made = [[Sentence(next(encoded).ids, one) for one in part] for part in parts]
-    return [[one for one in document if one.ids] for document in made]
+    made = [[next(encoded).ids for _ in part] for part in parts]
+    return [[ids for ids in document if ids] for document in made]
 
 
-def packed(document: Sequence[Sentence], room: int) -> Iterator[list[list[int]]]:
+def packed(document: Sequence[list[int]], room: int) -> Iterator[list[list[int]]]:
     """Yields as many sentences together as fit in `room` tokens; one that does not fit alone is cut into pieces."""
     held: list[list[int]] = []
     size = 0
     for sentence in document:
-        for start in range(0, len(sentence.ids), room):
-            ids = sentence.ids[start : start + room]
+        for start in range(0, len(sentence), room):
+            ids = sentence[start : start + room]
             if held and size + len(ids) > room:
                 yield held
                 held, size = [], 0
@@ -86,53 +67,24 @@ def packed(document: Sequence[Sentence], room: int) -> Iterator[list[list[int]]]
         yield held
 
 
-def hide(
-    tokenizer: Tokenizer, ids: Sequence[int], ordinary: Bool[np.ndarray, " V"], ratio: float, rng: np.random.Generator
-) -> Hidden | None:
-    """Hides tokens of a sequence as in pretraining; none is returned where there is no token to hide.
-
-    Exactly max(1, round(ratio · n)) of the n tokens that are not special ([UNK] is). 80 % of these are [MASK], 10 %
-    another token of the vocabulary, 10 % stay.
-
-    Args:
-        tokenizer: the model's.
-        ids: with [CLS] and [SEP].
-        ordinary: `tokenizer.ordinary`.
-        ratio: share of the tokens.
-        rng: from `draws.generator`.
-    """
-    shown = np.array(ids)
-    places = np.flatnonzero(ordinary[shown])
-    if not len(places):
-        return None
-    chosen = np.sort(rng.choice(places, count_hidden(len(places), ratio), replace=False))
-    labels = np.full(len(shown), IGNORED)
-    labels[chosen] = shown[chosen]
-    draw = rng.random(len(chosen))
-    others = rng.choice(np.flatnonzero(ordinary), len(chosen))
-    shown[chosen] = np.where(draw < MASKED, tokenizer.mask_id, np.where(draw < MASKED + RANDOM, others, shown[chosen]))
-    return Hidden(shown, labels)
-
-
 @torch.inference_mode()
-def score(model: Model, tokenizer: Tokenizer, sequences: Sequence[Hidden]) -> Scored:
+def score(model: Model, tokenizer: Tokenizer, sequences: Sequence[Example]) -> Scored:
     """Predicts the hidden tokens of sequences, those of like length together; ids without a token are never found."""
     device = next(model.parameters()).device
-    counts = [int((one.labels != IGNORED).sum()) for one in sequences]
+    counts = [int(one.masked.sum()) for one in sequences]
     starts = np.cumsum([0, *counts])
     loss, right = np.zeros(starts[-1]), np.zeros(starts[-1], dtype=bool)
     for chosen in by_length([len(one.ids) for one in sequences], most_tokens(device)):
         batch = padded([sequences[i].ids for i in chosen], tokenizer.pad_id, device)
-        labels = [sequences[i].labels for i in chosen]
-        real = torch.from_numpy(np.concatenate([one[one != IGNORED] for one in labels])).to(device)
+        real = torch.from_numpy(np.concatenate([sequences[i].truth[sequences[i].masked] for i in chosen])).to(device)
         masked = torch.zeros_like(batch["attention_mask"])
-        for row, one in zip(masked, labels):
-            row[: len(one)] = torch.from_numpy(one != IGNORED)
+        for row, i in zip(masked, chosen):
+            row[: len(sequences[i].masked)] = torch.from_numpy(sequences[i].masked)
         scores = tokenizer.named(mlm_scores(model, batch, masked))
         places = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in chosen])
         loss[places] = F.cross_entropy(scores, real, reduction="none").double().cpu().numpy()
         right[places] = (scores.argmax(1) == real).cpu().numpy()
-    label = np.concatenate([one.labels[one.labels != IGNORED] for one in sequences] or [np.zeros(0, int)])
+    label = np.concatenate([one.truth[one.masked] for one in sequences] or [np.zeros(0, int)])
     return Scored(loss, right, label, np.repeat(np.arange(len(sequences)), counts))
 
 
@@ -140,7 +92,7 @@ def score(model: Model, tokenizer: Tokenizer, sequences: Sequence[Hidden]) -> Sc
 def pseudo_log_likelihoods(
     model: Model,
     tokenizer: Tokenizer,
-    texts: Sequence[Sequence[int]],
+    texts: Sequence[Sequence[int] | np.ndarray],
     advance: Callable[[int], None] = lambda n: None,
 ) -> list[float]:
     """Returns of each text the sum of ln p(token | all others), each token being hidden alone (Salazar et al. 2020).

@@ -72,14 +72,12 @@ class SequenceSource:
     ) -> None:
         self.corpus, self.documents, self.config = corpus, documents, config
         self.masking, self.next_sentence, self.seed, self.purpose = masking, next_sentence, seed, purpose
-        tokenizer = corpus.tokenizer
         self.room = config.length - (3 if next_sentence else 2)  # for tokens beside [CLS] and [SEP]
         first, last = corpus.documents[documents], corpus.documents[documents + 1]
         self.n_tokens = corpus.sentences[last] - corpus.sentences[first]
         places = np.maximum(1, np.rint(self.n_tokens / self.room)).astype(np.int64)
         self.first_place = np.concatenate([[0], places.cumsum()])
-        self.hideable = np.ones(tokenizer.size, dtype=bool)
-        self.hideable[tokenizer.special_ids] = False
+        self.hideable = corpus.tokenizer.ordinary
 
     def __len__(self) -> int:
         """Number of sequences of an epoch."""
@@ -171,7 +169,7 @@ def hide(
         parts: ids of text.
         label: of the pair.
         tokenizer: of the ids.
-        hideable: which tokens may be hidden, [V].
+        hideable: which tokens may be hidden, `tokenizer.ordinary`.
         masking: how many, and what stands in their place: 80 % [MASK], 10 % any token, 10 % unchanged.
         rng: from `draws.generator`.
     """

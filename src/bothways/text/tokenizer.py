@@ -55,7 +55,6 @@ class Tokenizer:
 
     Attributes:
         size: rows of the table that its ids need.
-        special_ids: of all tokens that are no text, sorted.
         named_ids: of all tokens, sorted.
         continues: whether a token goes on with a word that the one before it began, [size].
 
@@ -88,7 +87,7 @@ class Tokenizer:
         tokenizer.no_truncation()
         self._tokenizer, self._text = tokenizer, text
         added = {i for i, token in tokenizer.get_added_tokens_decoder().items() if token.special}
-        self.special_ids = np.array(sorted(added | {vocab[token] for token in special.values()}))
+        self._special = sorted(added | {vocab[token] for token in special.values()})
         self.named_ids = np.array(sorted(vocab.values()))
         prefix = getattr(tokenizer.model, "continuing_subword_prefix", "##")
         self.continues = np.zeros(self.size, dtype=bool)
@@ -110,10 +109,6 @@ class Tokenizer:
     def to_str(self) -> str:
         """Returns pieces and rules as `tokenizer.json` has them."""
         return self._tokenizer.to_str()
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns the ids of texts of any length, without [CLS] and [SEP]; all cores work on them."""
-        return [one.ids for one in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns tokens as text: pieces joined, special tokens as they are written."""
@@ -155,19 +150,15 @@ class Tokenizer:
             wrong = next((one for one in texts if not isinstance(one, str) or not is_unicode(one)), texts)
             raise UserError(f"expected Unicode text, got {wrong!a}; read it as UTF-8") from None
 
-    def words(self, text: str) -> list[int | None]:
-        """Returns which word of a text each of its tokens is a piece of, without [CLS] and [SEP]."""
-        return self._tokenizer.encode(text, add_special_tokens=False).word_ids
-
     def find(self, token: str) -> int | None:
         """Returns a token's id, if there is such a token."""
         return self._tokenizer.token_to_id(token)
 
     @property
     def ordinary(self) -> Bool[np.ndarray, " V"]:
-        """Which ids name a token that is not special: those that can be hidden, and stand in for another."""
+        """Which ids name a token that is not special ([UNK] is): those that can be hidden."""
         named = self._named.numpy().copy()
-        named[[self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id]] = False
+        named[self._special] = False
         return named
 
     def token(self, token_id: int) -> str:
