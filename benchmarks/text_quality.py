@@ -26,7 +26,7 @@ from bothways.training import Plan, learning_rate_at, mean_losses
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "examples/data/text_speeches/inaugural"
-RECIPE = ROOT / "recipes/text-small-corpus.toml"
+RECIPE = ROOT / "recipes/small-corpus-text.toml"
 BERT_RATE = "training.learning_rate=1e-3"
 """Layer norms behind the sums bear less than the recipe's rate."""
 EPOCHS = 8

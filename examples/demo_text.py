@@ -16,7 +16,7 @@ from bothways import run
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "examples/data/text_speeches/inaugural"
 OUT = ROOT / "demo-run/text"
-RECIPE = ROOT / "recipes/text-small-corpus.toml"
+RECIPE = ROOT / "recipes/small-corpus-text.toml"
 MINUTES = 3.0
 SENTENCES = (
     "the president of the united [MASK] .",

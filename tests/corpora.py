@@ -6,6 +6,11 @@ from bothways.text import Corpus, Documents, load_tokenizer, prepare_corpus, sav
 from bothways.text.tokenizer import SPECIAL, bert_tokenizer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
+TINY = [
+    "encoder.num_hidden_layers=2", "encoder.hidden_size=16", "encoder.num_attention_heads=2",
+    "encoder.intermediate_size=32", "sequences.length=32", "training.steps=6", "training.batch_size=8",
+    "training.evaluations=2", "training.log_every=1", "validation_fraction=0.1",
+]  # fmt: skip
 PIECES = [*SPECIAL.values(), *LETTERS, *(f"##{one}" for one in LETTERS), ".", "?"]
 
 

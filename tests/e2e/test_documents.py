@@ -6,17 +6,24 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from transformers import BertForPreTraining
 
 from bothways import run
-from bothways.config import FinetuneConfig, PretrainConfig, load_config
+from bothways.config import FinetuneConfig, PretrainConfig, TextPretrainConfig, load_config
+from corpora import TINY, many_documents
 from people import Chain, write_people
+from texts import save_bert
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
+TEXT_RECIPES = sorted((ROOT / "recipes").glob("*-text.toml"))
+RECIPES = sorted(set((ROOT / "recipes").glob("*.toml")) - {*TEXT_RECIPES})
+TEXT_SETS = [word for change in TINY for word in ("--set", change)]
+Call = Callable[..., tuple[int, str, str]]
 
 
 def blocks(language: str) -> list[str]:
@@ -46,14 +53,23 @@ def test_the_commands_on_ones_own_recordings(tmp_path: Path) -> None:
     assert (tmp_path / "predictions" / "new.edf.csv").is_file()
 
 
-def test_the_commands_on_ones_own_text(tmp_path: Path) -> None:
+def test_the_commands_on_ones_own_text(bothways: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "corpus").mkdir()
-    (tmp_path / "corpus" / "a.txt").write_text("The cat sat on the mat. It slept.\n\nAnother text.\n")
-    (command,) = [line.split("#")[0] for line in blocks("")[2].splitlines()]
-    words = shlex.split(command.replace("8192", "60"))
-    done = subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "tokenizer" / "tokenizer.json").is_file()
+    (tmp_path / "corpus" / "a.txt").write_text(f"The cat sat on the mat. It slept.\n\n{many_documents(12)}")
+    (tmp_path / "reviews.csv").write_text("text\na cat\nthe mat\n")
+    save_bert(tmp_path / "bert-base-uncased", BertForPreTraining)
+    commands = [line.split("#")[0] for line in blocks("")[2].splitlines()]
+    assert len(commands) == 8
+    for command in commands:
+        words = shlex.split(command.replace("8192", "60"))
+        assert words[:2] == ["bothways", "text"]
+        code, out, err = bothways(*words[1:], *(TEXT_SETS if words[2] == "pretrain" else ()))
+        assert code == 0, err
+        assert out
+    for written in ("tokenizer", "my-bert", "bert", "for-others"):
+        assert (tmp_path / written / "tokenizer.json").is_file()
+    assert (tmp_path / "vectors.parquet").is_file()
 
 
 def test_the_walkthroughs(chain: Chain, tmp_path: Path) -> None:
@@ -126,3 +142,13 @@ def test_each_recipe_runs(recipe: Path, chain: Chain, tmp_path: Path) -> None:
     names = kept.patches.ch_names
     assert kept == given.model_copy(update={"patches": given.patches.model_copy(update={"ch_names": names})})
     assert tomllib.loads((out / "recipe.toml").read_text())["training"]["steps"] == 2
+
+
+@pytest.mark.parametrize("recipe", TEXT_RECIPES, ids=lambda path: path.stem)
+def test_each_recipe_of_text_runs(recipe: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(many_documents(20))
+    given = ["training.minutes=none", "training.steps=2", "training.batch_size=4"]
+    made = run.text_pretrain(tmp_path / "a.txt", tmp_path / "run", recipe=recipe, changes=given)
+    assert made["parameters"]["total"] > 100_000
+    kept = load_config(TextPretrainConfig, tmp_path / "run" / "recipe.toml")
+    assert kept == load_config(TextPretrainConfig, recipe, given)

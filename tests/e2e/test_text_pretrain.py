@@ -19,14 +19,9 @@ from bothways.config import TextPretrainConfig, load_config
 from bothways.errors import BothwaysWarning, Interrupted
 from bothways.text import Corpus, SequenceSource
 from bothways.training import load_manifest, load_tensors
-from corpora import many_documents, write_tokenizer
+from corpora import TINY, many_documents, write_tokenizer
 
 Call = Callable[..., tuple[int, str, str]]
-TINY = [
-    "encoder.num_hidden_layers=2", "encoder.hidden_size=16", "encoder.num_attention_heads=2",
-    "encoder.intermediate_size=32", "sequences.length=32", "training.steps=6", "training.batch_size=8",
-    "training.evaluations=2", "training.log_every=1", "validation_fraction=0.1",
-]  # fmt: skip
 
 
 def sets(*changes: str) -> list[str]:
