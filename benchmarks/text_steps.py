@@ -1,8 +1,10 @@
 """Pretraining steps of BERT beside those of transformers' BertForPreTraining, of the same sizes on the same batch."""
 
 import statistics
+import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,7 @@ from bothways.config import (
 )
 from bothways.model import Model
 from bothways.text import TokenEmbedding
-from bothways.training import build_optimizer
+from bothways.training import build_optimizer, keep_freed_memory
 
 LENGTH, VOCAB = 128, 30522
 CLS, SEP, MASK, FIRST_WORD = 101, 102, 103, 999
@@ -104,6 +106,35 @@ def their_step(size: str) -> Callable[[], None]:
     return step
 
 
+class Apart:
+    """A step of theirs, in a process of its own: what `train` does to ours (`keep_freed_memory`) is not done to it."""
+
+    def __init__(self, size: str) -> None:
+        command = [sys.executable, str(Path(__file__)), size, str(torch.get_num_threads())]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __call__(self) -> None:
+        """Does a step there and waits for it."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print("step", file=self.process.stdin, flush=True)
+        if self.process.stdout.readline().strip() != "done":
+            sys.exit("the process with transformers ended; see what it said")
+
+    def end(self) -> None:
+        """Ends the process."""
+        self.process.communicate()
+
+
+def serve(size: str, threads: int) -> None:
+    """Does a step for each line on standard input."""
+    torch.set_num_threads(threads)
+    step = their_step(size)
+    for _ in sys.stdin:
+        step()
+        print("done", flush=True)
+
+
 def products(size: str) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Returns the shapes of the matrix products of one of our steps: forward, and twice that backward.
 
@@ -139,9 +170,11 @@ def products(size: str) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
 
 def run() -> Figures:
     figures: dict[str, Figure] = {}
+    transformers()
+    keep_freed_memory()
     tokens = {size: n * LENGTH for size, n in BATCH.items()}
     for size in BATCH:
-        ours, theirs = our_step(size), their_step(size)
+        ours, theirs = our_step(size), Apart(size)
         # Taken in turns, so that a busy moment of the machine touches both.
         ours_s, theirs_s = paired_seconds(ours, theirs, repeats=REPEATS[size], warmup=1)
         figures |= {
@@ -151,7 +184,7 @@ def run() -> Figures:
                 statistics.median(t / o for t, o in zip(theirs_s, ours_s)), "", at_least=AT_LEAST[size]
             ),
         }
-        del theirs
+        theirs.end()
         if size == "mini":
             fast_s, ours_s = paired_seconds(our_step(size, "fast"), ours, repeats=REPEATS[size], warmup=1)
             share = statistics.median(o / f for o, f in zip(ours_s, fast_s))
@@ -166,3 +199,7 @@ def run() -> Figures:
     share = statistics.median(p / o for p, o in zip(products_s, ours_s))
     figures["base: share of the products' rate"] = Figure(share, "", at_least=0.8)
     return figures
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], int(sys.argv[2]))

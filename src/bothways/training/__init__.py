@@ -39,7 +39,7 @@ from bothways.training.inference import (
 )
 from bothways.training.loop import TrainResult, train
 from bothways.training.losses import mean_losses
-from bothways.training.memory import check_fits, largest_batch
+from bothways.training.memory import check_fits, keep_freed_memory, largest_batch
 from bothways.training.optim import build_optimizer, freeze, learning_rate, learning_rate_at
 from bothways.training.parallel import Team, join
 from bothways.training.sampler import Plan, Source, batches
@@ -77,6 +77,7 @@ __all__ = [
     "infer",
     "interruptible",
     "join",
+    "keep_freed_memory",
     "largest_batch",
     "learning_rate",
     "learning_rate_at",

@@ -19,6 +19,7 @@ from bothways.heads import LossSum
 from bothways.model import Model
 from bothways.progress import Meter, progress
 from bothways.training.folder import RunFolder, State
+from bothways.training.memory import keep_freed_memory
 from bothways.training.optim import build_optimizer, freeze, in_bf16, learning_rate, learning_rate_at, odd_moments
 from bothways.training.parallel import Spread, Team, as_divided, gathered, join, lost_peer, whole
 from bothways.training.sampler import Plan, Source, batches
@@ -98,6 +99,8 @@ def train(
         warnings.warn(f"training.batch_size: {several}", BothwaysWarning, stacklevel=2)
     freeze(model, config.freeze)
     training = _Training(model, source, config, title, unit, evaluate, score, team or join(), run)
+    if training.team.device.type == "cpu":
+        keep_freed_memory()
     with stopping(run is not None) as stop, progress(title, training.total(), unit, done=training.seen()) as meter:
         try:
             training.go_on(stop, meter)
