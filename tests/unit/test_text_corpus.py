@@ -215,3 +215,18 @@ def test_pieces_of_the_cases(shared: Path, tmp_path: Path) -> None:
             assert corpus.head["totals"]["unknown"] == sum(one.count("[UNK]") for one in found) > 0
         else:
             assert found == expected[case]["tokens"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_makes_the_same_corpus(several: tuple[Documents, Path], tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    documents, folder = several
+    tokenizer = load_tokenizer(folder)
+    here, _ = prepare_corpus(documents, tokenizer, tmp_path / "here")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+    ) as cluster:
+        there, _ = prepare_corpus(documents, tokenizer, tmp_path / "there", dask=cluster.scheduler_address)
+    assert files(here.path) == files(there.path)
+    with pytest.raises(UserError, match="no Dask scheduler answers"):
+        prepare_corpus(documents, tokenizer, tmp_path / "nowhere", dask="tcp://127.0.0.1:9")

@@ -106,6 +106,20 @@ def print_loaded(report: dict[str, list[str]] | None, what: str = "weights") -> 
         print(line, file=sys.stderr)
 
 
+def print_found(result: dict[str, Any]) -> None:
+    """Prints what was found in files, and what was not used."""
+    for one in result["skipped"]:
+        out.print(f"skipped {one['file']}: {one['reason']}")
+    print_notes({f"note, {code}": messages for code, messages in result["notes"].items()})
+    if result["left_out"]:
+        print_notes({"left out": [f"{one['file']}: {one['reason']}" for one in result["left_out"]]})
+    encodings = sorted({one["encoding"] for one in result["files"] if one.get("encoding")})
+    out.print(
+        f"{counted(result['documents'], 'document', 'documents')} ({result['empty_documents']} empty ones left out) of "
+        f"{counted(len(result['files']), 'file', 'files')}{' in ' * bool(encodings)}{', '.join(encodings)}"
+    )
+
+
 def print_training(result: dict[str, Any], unit: str = "windows") -> None:
     """Prints what a training came to as one line."""
     finished = ", finished before; --overwrite trains it anew" if result["finished_before"] else ""

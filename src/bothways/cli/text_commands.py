@@ -1,12 +1,12 @@
 """The commands of text."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from bothways.cli.commands import AsJson, Changes, Force, Out, Overwrite, RunOut, app
-from bothways.cli.printing import counted, new_table, number, out, print_json, print_notes, print_training
+from bothways.cli.printing import new_table, number, out, print_found, print_json, print_training
 
 text = typer.Typer(help="Text: files and folders in, a BERT of one's own out.", no_args_is_help=True)
 app.add_typer(text, name="text")
@@ -50,7 +50,7 @@ def tokenizer(
     if json:
         print_json(result)
         raise typer.Exit(status)
-    _print_found(result)
+    print_found(result)
     share, per_token = result["unknown"] / result["tokens"], result["characters"] / result["tokens"]
     out.print(
         f"{result['vocab_size']:,} tokens; the corpus is {result['tokens']:,} of them, {share:.3%} [UNK], "
@@ -84,7 +84,7 @@ def prepare(
     if json:
         print_json(result)
         raise typer.Exit(status)
-    _print_found(result)
+    print_found(result)
     again = f"; {result['reused']} chunks were finished before" if result["reused"] else ""
     equal = f", {result['equal_documents']:,} documents are there before" if result["equal_documents"] else ""
     out.print(
@@ -161,17 +161,3 @@ def show(
             by = token["by"] if token["by"] == "unchanged" else token["seen"]
             guess = f"; model: {token['guess']}, truth {token['probability']:.3f}" if "guess" in token else ""
             out.print(f"    {token['position']:>4}  {token['truth']} -> {by}{guess}")
-
-
-def _print_found(result: dict[str, Any]) -> None:
-    """Prints what was found in files, and what was not used."""
-    for one in result["skipped"]:
-        out.print(f"skipped {one['file']}: {one['reason']}")
-    print_notes({f"note, {code}": messages for code, messages in result["notes"].items()})
-    if result["left_out"]:
-        print_notes({"left out": [f"{one['file']}: {one['reason']}" for one in result["left_out"]]})
-    encodings = sorted({one["encoding"] for one in result["files"] if one["encoding"]})
-    out.print(
-        f"{counted(result['documents'], 'document', 'documents')} ({result['empty_documents']} empty ones left out) of "
-        f"{counted(len(result['files']), 'file', 'files')}{' in ' * bool(encodings)}{', '.join(encodings)}"
-    )

@@ -1,12 +1,12 @@
 """The commands that use a model of text."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from bothways.cli.commands import AsJson, Overwrite
-from bothways.cli.printing import counted, interval, new_table, number, out, print_json, print_notes
+from bothways.cli.printing import counted, interval, new_table, number, out, print_found, print_json, print_notes
 from bothways.cli.text_commands import Column, Corpus, Encoding, text
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A run on text, or a folder of a BERT of transformers.")]
@@ -82,7 +82,7 @@ def embed(
     if json:
         print_json(result)
         raise typer.Exit(status)
-    _print_corpus(result)
+    print_found(result)
     out.print(f"{counted(result['documents'], 'vector', 'vectors')} of {result['size']} numbers, {result['pool']}")
     out.print(f"written: {', '.join(result['files_written'])}")
     raise typer.Exit(status)
@@ -119,7 +119,7 @@ def evaluate(
     if json:
         print_json(result)
         raise typer.Exit(status)
-    _print_corpus(result)
+    print_found(result)
     mlm, controls, pseudo = result["mlm"], result["controls"], result["pseudo_perplexity"]
     common = controls["most_frequent"]
     table = new_table("", "loss", "perplexity", "accuracy", title=f"{mlm['hidden']:,} hidden tokens")
@@ -142,15 +142,3 @@ def evaluate(
         out.print(f"worst of {len(result['by_file'])} files: {worst['file']}, loss {number(worst['loss'])}")
     out.print(f"{result['tokens']:,} tokens, {result['unknown_share']:.3%} [UNK]")
     raise typer.Exit(status)
-
-
-def _print_corpus(result: dict[str, Any]) -> None:
-    for one in result["skipped"]:
-        out.print(f"skipped {one['file']}: {one['reason']}")
-    print_notes({f"note, {code}": messages for code, messages in result["notes"].items()})
-    if result["left_out"]:
-        print_notes({"left out": [f"{one['file']}: {one['reason']}" for one in result["left_out"]]})
-    out.print(
-        f"{counted(result['documents'], 'document', 'documents')} ({result['empty_documents']} empty ones left out) of "
-        f"{counted(len(result['files']), 'file', 'files')}"
-    )
