@@ -14,7 +14,7 @@ Corpus = Annotated[
     list[Path], typer.Argument(metavar="CORPUS", help="Files, or folders: .txt .csv .tsv .jsonl .ndjson .parquet.")
 ]
 Separator = Annotated[
-    str, typer.Option("--documents", help="What ends a document in plain text: a blank line, or the file: blank, file.")
+    str, typer.Option("--documents", help="What ends a document in plain text: blank (line), file, line.")
 ]
 Column = Annotated[str | None, typer.Option(help="Of tables, the text's; found if left out and obvious.")]
 Workers = Annotated[

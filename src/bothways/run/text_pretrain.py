@@ -87,8 +87,8 @@ def text_pretrain(
     why_not = text.can_pair(corpus, np.arange(len(corpus))) if settings.objective.next_sentence else ""
     if why_not:
         notes.append(
-            f"{made}: trained without next sentences (NSP): {why_not}; give more documents, or --documents file where "
-            "blank lines end paragraphs, or objective.next_sentence=false to say that it is meant"
+            f"{made}: trained without next sentences (NSP): {why_not}; give more documents, or --documents file "
+            "where blank lines end paragraphs, or line where each line is one, or objective.next_sentence=false"
         )
     pairs = settings.objective.next_sentence and not why_not
     trained_on, held_out = text.divide(corpus, settings.validation_fraction, settings.training.seed, pairs=pairs)
@@ -127,7 +127,7 @@ def text_pretrain(
             title="text pretrain",
             unit="sequences",
             evaluate=lambda m: {"validation": _measured(m, tests, settings.validation_sequences)},
-            score=lambda evaluation: -evaluation["validation"]["mlm"]["loss"],
+            score=_score,
             team=team,
             run=folder,
         )
@@ -147,6 +147,12 @@ def text_pretrain(
         }
         folder.finish(model, told, save=text.save_folder)
     return {**told, "finished_before": False}
+
+
+def _score(evaluation: dict[str, Any]) -> float:
+    """How good a model is: minus the loss of hidden tokens."""
+    loss = evaluation["validation"]["mlm"]["loss"]
+    return -np.inf if loss is None else -loss
 
 
 def _corpus(

@@ -40,6 +40,9 @@ def text_show(
     """
     if n < 1:
         raise UserError(f"n: expected 1 or more, got {n}")
+    for name, value in (("seed", seed or 0), ("epoch", epoch)):
+        if value < 0:
+            raise UserError(f"{name}: expected 0 or more, got {value}")
     path = Path(path)
     model: Model | None = None
     if text.is_corpus(path):

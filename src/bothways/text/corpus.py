@@ -68,7 +68,7 @@ class Corpus:
         return found
 
     def _check(self) -> None:
-        """Refuses files that contradict each other, which would read beyond their ends."""
+        """Refuses files that contradict each other, which would read beyond their ends; each id is looked at."""
         n_tokens, n_sentences = len(self.ids), len(self.sentences) - 1
         n_documents = len(self.documents) - 1
         ends = (
@@ -78,6 +78,9 @@ class Corpus:
             and (int(self.documents[0]), int(self.documents[-1])) == (0, n_sentences)
             and len(self.places) == len(self.digests) == n_documents
         )
+        pieces = range(0, n_tokens, 2**24)
+        known = all(int(self.ids[first : first + 2**24].max()) < self.tokenizer.size for first in pieces)
+        ends = ends and known and all(bool((np.diff(one) > 0).all()) for one in (self.sentences, self.documents))
         totals = self.head["totals"]
         wanted = [totals.get(name) for name in ("tokens", "sentences", "documents")]
         if not ends or wanted != [n_tokens, n_sentences, n_documents]:

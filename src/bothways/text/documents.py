@@ -16,6 +16,8 @@ from bothways.text.tables import MOST_CHARACTERS, PARQUET, TABLES, clean, open_t
 
 SEPARATORS = ("blank", "file", "line")
 """What ends a document in a plain text file: a blank line, only the file's end, or each line's end."""
+_NO_TEXT = ("training.json", "manifest.json", "store.json", "model.safetensors", "tokenizer.json", "ids.npy")
+"""What a folder has that holds no text but what was made of it."""
 SUFFIXES = frozenset({".txt", *TABLES})
 """What a folder is searched for; a file that is named itself may have another suffix, and is plain text then."""
 
@@ -132,6 +134,10 @@ class Documents:
             "notes": self.notes,
         }
 
+    def first_reason(self) -> str:
+        """Returns why the first of the files that were skipped was, in brackets, for a message that nothing is left."""
+        return f" ({self.skipped[0]['file']}: {self.skipped[0]['reason']})" if self.skipped else ""
+
     def fingerprint(self) -> str:
         """Returns a hash of the files' bytes and of how they are read; it reads them all, and names play no part.
 
@@ -148,6 +154,11 @@ class Documents:
         found: dict[str, tuple[Path, str, int]] = {}
         for top in map(Path, self.paths):
             if top.is_dir():
+                if marks := [name for name in _NO_TEXT if (top / name).is_file()]:
+                    raise UserError(
+                        f"{top}: expected text, got a run, a model or a prepared corpus (it has {marks[0]}); give the "
+                        "folder of the text"
+                    )
                 places = self._in_folder(top)
             elif top.exists():
                 places = [top]
@@ -210,17 +221,19 @@ class Documents:
     def _plain(self, path: Path, one: SourceFile, counts: Counter[str]) -> Iterator[tuple[str, int, int]]:
         """Yields (text, first line, bytes read) of each document; of a file without any, one empty text."""
         lines: list[str] = []
-        size = number = first = documents = 0
+        size = number = first = documents = at = 0
         assert one.encoding is not None
         with open_text(path, one.encoding) as file:
             while line := file.readline(MOST_CHARACTERS):
                 number += 1
+                if number % 256 == 0:  # a call of the system
+                    at = position(file)
                 blank = not (line := clean(line, counts))
                 cut = size > MOST_CHARACTERS
                 if lines and (cut or self.separator == "line" or (blank and self.separator == "blank")):
                     counts["long_document"] += cut
                     documents += 1
-                    yield "\n".join(lines).rstrip(), first, position(file)
+                    yield "\n".join(lines).rstrip(), first, at
                     lines, size = [], 0
                 if lines or not blank:
                     first = first if lines else number

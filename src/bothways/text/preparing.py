@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,13 +29,16 @@ from bothways.text.corpus import FORMAT_VERSION, HEAD, Corpus
 from bothways.text.documents import Documents
 from bothways.text.sentences import Splitter, split_sentences
 from bothways.text.tokenizer import TOKENIZER, Tokenizer, tokenizer_files
+from bothways.workers import Results
 
 CHUNK_CHARACTERS = 2**21
 """Of documents that are worked on at once; one may be longer."""
 WORTH_BYTES = 2**24
 """So much text makes up for the start of a process, which imports torch; one process tokenises with all cores, too."""
-_AT_ONCE = 16
-"""Documents that are split, and then tokenised, together."""
+MOST_UNKNOWN = 0.05
+"""Of the tokens; above it the share is a note."""
+_AT_ONCE = 1000
+"""Sentences that are tokenised together."""
 _MEGABYTE = 10**6
 
 
@@ -119,11 +122,23 @@ def prepare_corpus(
         made = _work(chunks, documents, n_workers, dask)
         with new_folder(out, overwrite=overwrite, temporary=at.whole) as folder:
             totals = _put_together(folder, at.done, made, tokenizer.size)
-            if not totals["tokens"]:
-                raise UserError(f"{', '.join(map(str, documents.paths))}: expected documents with words, found none")
+            found = documents.summary()
+            if totals["tokens"] == totals["unknown"]:
+                reason = (
+                    f" ({found['skipped'][0]['file']}: {found['skipped'][0]['reason']})" if found["skipped"] else ""
+                )
+                raise UserError(
+                    f"{', '.join(map(str, documents.paths))}: expected documents with words that the tokenizer knows, "
+                    f"found none{reason}; check the corpus, and that the tokenizer is of its language"
+                )
+            if totals["unknown"] > MOST_UNKNOWN * totals["tokens"]:
+                share = totals["unknown"] / totals["tokens"]
+                found["notes"]["unknown_words"] = [
+                    f"{share:.1%} of the tokens are [UNK], words of which nothing is learned; a tokenizer of this "
+                    "text knows more of them"
+                ]
             for name, content in tokenizer_files(tokenizer).items():
                 write_text(folder / name, content)
-            found = documents.summary()
             totals["empty_documents"] += found["empty_documents"]
             head = {"format_version": FORMAT_VERSION, "source": source, "settings": settings, "totals": totals}
             write_json(folder / HEAD, head | {k: found[k] for k in ("files", "skipped", "left_out", "notes")})
@@ -154,7 +169,8 @@ def _chunks(documents: Documents, folder: Path, tokenizer: Path, split: Splitter
 def _work(chunks: Iterator[Chunk], documents: Documents, n_workers: int, dask: str | None) -> list[Made]:
     """Does the chunks and returns them in order."""
     made: dict[int, Made] = {}
-    results = work(make_chunk, chunks, n_workers, dask)
+    alone = n_workers == 1 and dask is None
+    results = _ahead(make_chunk, chunks) if alone else work(make_chunk, chunks, n_workers, dask)
     total = -(-documents.total_bytes // _MEGABYTE)
     with closing(results), progress("tokenise", total, "MB") as meter:
         for chunk, result in results:
@@ -165,6 +181,19 @@ def _work(chunks: Iterator[Chunk], documents: Documents, n_workers: int, dask: s
                 meter.advance(done - meter.done)
         meter.advance(meter.total - meter.done)
     return [made[index] for index in sorted(made)]
+
+
+def _ahead(function: Callable[[Chunk], Made], chunks: Iterator[Chunk]) -> Results:
+    """Yields (chunk, result) as `workers.here` does, but reads a chunk while the one before is worked on."""
+    with ThreadPoolExecutor(1) as pool:
+        before: tuple[Chunk, Future[Made]] | None = None
+        for chunk in chunks:
+            now = chunk, pool.submit(function, chunk)
+            if before is not None:
+                yield before[0], before[1].result()
+            before = now
+        if before is not None:
+            yield before[0], before[1].result()
 
 
 def make_chunk(chunk: Chunk) -> Made:
@@ -180,12 +209,13 @@ def make_chunk(chunk: Chunk) -> Made:
     tokenizer, unknown = _tokenizer(chunk.tokenizer, os.stat(chunk.tokenizer).st_mtime_ns)
     sentences, found = [], list[list[int]]()
     with ThreadPoolExecutor(1) as beside:  # the library, which needs no lock of Python's, works while we split
-        encoded = []
-        for first in range(0, len(chunk.texts), _AT_ONCE):
-            some = [chunk.split(text) for text in chunk.texts[first : first + _AT_ONCE]]
-            sentences += some
-            flat = list(chain.from_iterable(some))
-            encoded.append(beside.submit(tokenizer.encode_batch_fast, flat, add_special_tokens=False))
+        encoded, waiting = [], list[str]()
+        for number, text in enumerate(chunk.texts, 1):
+            sentences.append(chunk.split(text))
+            waiting += sentences[-1]
+            if len(waiting) >= _AT_ONCE or number == len(chunk.texts):
+                encoded.append(beside.submit(tokenizer.encode_batch_fast, waiting, add_special_tokens=False))
+                waiting = []
         for batch in encoded:
             found += [one.ids for one in batch.result()]
     lengths = np.fromiter(map(len, found), np.int64, len(found))

@@ -65,7 +65,7 @@ def train_wordpiece(
     if not alphabet:
         raise UserError(
             f"{', '.join(map(str, documents.paths))}: expected documents with words, found none"
-            f"{_first_reason(documents)}; check the corpus"
+            f"{documents.first_reason()}; check the corpus"
         )
     pieces = [*special, *alphabet, *(f"##{character}" for character in joining)]
     learner = tokenizers.Tokenizer(WordPiece(unk_token=SPECIAL["unk"]))
@@ -156,8 +156,3 @@ def _batches(lines: Iterable[str]) -> Iterator[list[str]]:
             yield batch
             batch, size = [], 0
     yield batch
-
-
-def _first_reason(documents: Documents) -> str:
-    skipped = documents.skipped
-    return f" ({skipped[0]['file']}: {skipped[0]['reason']})" if skipped else ""

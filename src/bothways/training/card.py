@@ -194,6 +194,8 @@ def _results(manifest: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[st
             lines.append(f"- error on hidden patches of the {whose} subjects, {feature}: {', '.join(errors)}")
     if "validation" in told and "mlm" in told["validation"]:
         for name, of_head in told["validation"].items():
+            if not of_head["n"]:
+                continue
             accuracy = f", accuracy {_number(of_head['accuracy'])}" if "accuracy" in of_head else ""
             lines.append(f"- validation, `{name}`: loss {_number(of_head['loss'])}{accuracy} of {of_head['n']:,}")
         return lines

@@ -22,7 +22,7 @@ def mean_losses(
     batch_size: int = 32,
     advance: Callable[[int], None] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Returns each head's mean loss: head -> `loss`, `accuracy` (where it has one), `n` (items that count).
+    """Returns each head's mean loss: head -> `loss` (None of nothing), `accuracy` (if it has one), `n` (what counts).
 
     Args:
         model: in eval mode.
@@ -47,5 +47,5 @@ def mean_losses(
     for name, parts in sums.items():
         total, n, hits_of_all = torch.stack(parts).sum(0).tolist()
         accuracy = {"accuracy": hits_of_all / n} if n and not np.isnan(hits_of_all) else {}
-        found[name] = {"loss": total / n if n else 0.0, **accuracy, "n": round(n)}
+        found[name] = {"loss": total / n if n else None, **accuracy, "n": round(n)}
     return found

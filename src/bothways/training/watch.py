@@ -50,10 +50,8 @@ def not_finite_error(
         else f"the gradient of step {step + 1} is not finite"
     )
     anew = " and begin anew with --overwrite" if run is not None else ""
-    return UserError(
-        f"{title}: {what}; it comes from {where}{saved}; look there with `bothways eeg check`, or lower "
-        f"training.learning_rate{anew}"
-    )
+    look = "look there" if model.config.text is not None else "look there with `bothways eeg check`"
+    return UserError(f"{title}: {what}; it comes from {where}{saved}; {look}, or lower training.learning_rate{anew}")
 
 
 @torch.no_grad()
