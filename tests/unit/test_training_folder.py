@@ -280,8 +280,8 @@ def test_the_batch_of_a_loss_that_is_not_finite_is_kept(tmp_path: Path) -> None:
     (file,) = (tmp_path / "run").glob("not-finite-*.safetensors")
     number = int(file.stem.removeprefix("not-finite-step-"))
     assert str(caught.value) == (
-        f"test: the loss of step {number} is inf; it comes from text-3.txt (the batch: {file}); look there with "
-        "`bothways eeg check`, or lower training.learning_rate and begin anew with --overwrite"
+        f"test: the loss of step {number} is inf; it comes from text-3.txt (the batch: {file}); look there, or "
+        "lower training.learning_rate and begin anew with --overwrite"
     )
     kept = load_file(file)
     assert kept.keys() == {"input_ids.0", "labels.0", "sample_id.0"}
