@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
 
 from bothways import making, run
 from bothways.errors import BothwaysWarning, UserError
@@ -182,6 +183,32 @@ def test_text_that_the_tokenizer_does_not_know(tmp_path: Path) -> None:
     tokenizer = load_tokenizer(write_tokenizer(tmp_path / "t"))
     with pytest.raises(UserError, match=r"found none \(.*t.csv: .*--column NAME\)"):
         prepare_corpus(Documents([tmp_path / "t.csv"]), tokenizer, tmp_path / "c")
+
+
+def test_what_was_made_of_text_is_not_read_as_text(tmp_path: Path) -> None:
+    corpus = make_corpus(tmp_path / "in", "Ab b. Bb.")
+    (tmp_path / "in" / "manifest.json").write_text("{}")  # a name that data sets have, too
+    documents = Documents([tmp_path / "in"])
+    assert [one.file for one in documents] == ["text.txt"]
+    assert {one["file"] for one in documents.left_out} == {"corpus", "tokenizer", "manifest.json"}
+    with pytest.raises(UserError, match="expected text, got a corpus, run, model or tokenizer"):
+        Documents([corpus.path])
+
+
+@pytest.mark.parametrize("content", [b"", b"PK"])
+def test_a_broken_chunk_is_made_anew(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.npz").write_bytes(content)
+    assert preparing._counts(tmp_path / "x.npz") is None
+
+
+def test_tokenizers_of_other_kinds(tmp_path: Path) -> None:
+    """BPE has no mark of what goes on with a word."""
+    made = tokenizers.Tokenizer(
+        tokenizers.models.BPE({"[UNK]": 0, "[PAD]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "a": 5}, [])
+    )
+    made.post_processor = tokenizers.processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    made.save(str(tmp_path / "tokenizer.json"))
+    assert not load_tokenizer(tmp_path).continues.any()
 
 
 def words(text: str) -> list[str]:

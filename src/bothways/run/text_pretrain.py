@@ -179,7 +179,7 @@ def _corpus(
     ids = settings.vocabulary.model_dump() if given_tokenizer is None else given_tokenizer.to_str()
     source = hashlib.sha256(json.dumps([documents.fingerprint(), ids]).encode()).hexdigest()
     place = out.with_name(f"{out.name}-corpus")
-    if text.is_corpus(place) and text.Corpus.open(place).head.get("source") == source:
+    if text.is_corpus(place) and not overwrite and text.Corpus.open(place).head["source"] == source:
         return place
     if place.exists() and not overwrite:
         raise UserError(

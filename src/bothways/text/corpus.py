@@ -61,7 +61,7 @@ class Corpus:
             raise UserError(f"{path}: expected format_version {FORMAT_VERSION}, got {found}; prepare the corpus anew")
         try:
             arrays = {name: np.load(path / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in ARRAYS}
-        except (OSError, ValueError) as problem:
+        except (OSError, ValueError, EOFError) as problem:
             raise UserError(f"{path}: the corpus is damaged ({problem}); prepare it anew") from None
         found = cls(path, head, load_tokenizer(path), **arrays)
         found._check()

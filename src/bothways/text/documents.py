@@ -16,8 +16,11 @@ from bothways.text.tables import MOST_CHARACTERS, PARQUET, TABLES, clean, open_t
 
 SEPARATORS = ("blank", "file", "line")
 """What ends a document in a plain text file: a blank line, only the file's end, or each line's end."""
-_NO_TEXT = ("training.json", "manifest.json", "store.json", "model.safetensors", "tokenizer.json", "ids.npy")
-"""What a folder has that holds no text but what was made of it."""
+_NO_TEXT = (
+    ("store.json", "ids.npy"), ("training.json", "checkpoints"), ("config.json", "model.safetensors"),
+    ("tokenizer.json", "tokenizer_config.json"),
+)  # fmt: skip
+"""What stands together in a folder that was made of text: a corpus, a run, a model, a tokenizer."""
 SUFFIXES = frozenset({".txt", *TABLES})
 """What a folder is searched for; a file that is named itself may have another suffix, and is plain text then."""
 
@@ -154,10 +157,9 @@ class Documents:
         found: dict[str, tuple[Path, str, int]] = {}
         for top in map(Path, self.paths):
             if top.is_dir():
-                if marks := [name for name in _NO_TEXT if (top / name).is_file()]:
+                if _is_made_of_text(top):
                     raise UserError(
-                        f"{top}: expected text, got a run, a model or a prepared corpus (it has {marks[0]}); give the "
-                        "folder of the text"
+                        f"{top}: expected text, got a corpus, run, model or tokenizer; give the folder of the text"
                     )
                 places = self._in_folder(top)
             elif top.exists():
@@ -181,7 +183,10 @@ class Documents:
 
         for folder, folders, files in os.walk(top, onerror=unreadable):
             links = [name for name in folders if (Path(folder) / name).is_symlink()]
-            folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in links)
+            made = [name for name in folders if name not in links and _is_made_of_text(Path(folder) / name)]
+            for name in made:
+                leave_out(Path(folder) / name, "a corpus, run, model or tokenizer, made of text")
+            folders[:] = sorted({name for name in folders if not name.startswith(".")} - {*links, *made})
             for name in sorted([*files, *links]):
                 path = Path(folder) / name
                 if name.startswith("."):
@@ -244,6 +249,10 @@ class Documents:
 
     def _note(self, code: str, message: str) -> None:
         self.notes.setdefault(code, []).append(message)
+
+
+def _is_made_of_text(folder: Path) -> bool:
+    return any(all((folder / name).exists() for name in names) for names in _NO_TEXT)
 
 
 def _printable(path: Path) -> str:

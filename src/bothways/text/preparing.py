@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import tokenizers
@@ -255,7 +256,7 @@ def _counts(file: Path) -> dict[str, int] | None:
     try:
         with np.load(file, allow_pickle=False) as stored:
             return dict(zip(_COUNTED, stored["counts"].tolist(), strict=True))
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile):
         return None
 
 

@@ -56,7 +56,7 @@ class Tokenizer:
     Attributes:
         size: rows of the table that its ids need.
         named_ids: of all tokens, sorted.
-        continues: whether a token goes on with a word that the one before it began, [size].
+        continues: whether a token goes on with a word that the one before it began, [size]; of WordPieces, no others.
 
     Raises:
         UserError: the tokenizer lacks a special token, does not put [CLS] and [SEP], or has more tokens than the model.
@@ -89,9 +89,9 @@ class Tokenizer:
         added = {i for i, token in tokenizer.get_added_tokens_decoder().items() if token.special}
         self._special = sorted(added | {vocab[token] for token in special.values()})
         self.named_ids = np.array(sorted(vocab.values()))
-        prefix = getattr(tokenizer.model, "continuing_subword_prefix", "##")
         self.continues = np.zeros(self.size, dtype=bool)
-        self.continues[[i for token, i in vocab.items() if token.startswith(prefix) and token != prefix]] = True
+        if prefix := isinstance(tokenizer.model, WordPiece) and tokenizer.model.continuing_subword_prefix:
+            self.continues[[i for token, i in vocab.items() if token.startswith(prefix) and token != prefix]] = True
         self.mask_token = special["mask"]
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (vocab[special[name]] for name in SPECIAL)
         self._named = torch.zeros(text.vocab_size, dtype=torch.bool)

@@ -192,7 +192,7 @@ def _results(manifest: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[st
                 for band, one in bands.items()
             ]
             lines.append(f"- error on hidden patches of the {whose} subjects, {feature}: {', '.join(errors)}")
-    if "validation" in told and "mlm" in told["validation"]:
+    if "mlm" in (told.get("validation") or {}):
         for name, of_head in told["validation"].items():
             if not of_head["n"]:
                 continue
