@@ -1,7 +1,7 @@
 """The commands of text."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,6 +21,16 @@ Workers = Annotated[
     int | None, typer.Option(help="Processes that tokenise; by default one for each core, fewer where little is to do.")
 ]
 Encoding = Annotated[str | None, typer.Option(help="Of the text files, e.g. cp1251; found and said if left out.")]
+
+
+def say_found(result: dict[str, Any], json: bool) -> int:
+    """Prints what was found in files and returns the status; with --json prints all of the result and ends."""
+    status = 2 if result["skipped"] else 0
+    if json:
+        print_json(result)
+        raise typer.Exit(status)
+    print_found(result)
+    return status
 
 
 @text.command(epilog="Example: bothways text tokenizer corpus/ --vocab 8192 --out tokenizer")
@@ -46,11 +56,7 @@ def tokenizer(
         corpus, out_folder, vocab=vocab, cased=cased, strip_accents=strip_accents, documents=documents, column=column,
         encoding=encoding, overwrite=overwrite,
     )  # fmt: skip
-    status = 2 if result["skipped"] else 0
-    if json:
-        print_json(result)
-        raise typer.Exit(status)
-    print_found(result)
+    status = say_found(result, json)
     share, per_token = result["unknown"] / result["tokens"], result["characters"] / result["tokens"]
     out.print(
         f"{result['vocab_size']:,} tokens; the corpus is {result['tokens']:,} of them, {share:.3%} [UNK], "
@@ -80,11 +86,7 @@ def prepare(
         corpus, out_folder, tokenizer, documents=documents, column=column, encoding=encoding, overwrite=overwrite,
         workers=workers, dask=dask,
     )  # fmt: skip
-    status = 2 if result["skipped"] else 0
-    if json:
-        print_json(result)
-        raise typer.Exit(status)
-    print_found(result)
+    status = say_found(result, json)
     again = f"; {result['reused']} chunks were finished before" if result["reused"] else ""
     equal = f", {result['equal_documents']:,} documents are there before" if result["equal_documents"] else ""
     out.print(

@@ -6,15 +6,12 @@ from typing import Annotated
 import typer
 
 from bothways.cli.commands import AsJson, Overwrite
-from bothways.cli.printing import counted, interval, new_table, number, out, print_found, print_json, print_notes
-from bothways.cli.text_commands import Column, Corpus, Encoding, text
+from bothways.cli.printing import counted, interval, new_table, number, out, print_json, print_notes
+from bothways.cli.text_commands import Column, Corpus, Encoding, Separator, say_found, text
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A run on text, or a folder of a BERT of transformers.")]
 Length = Annotated[
     int | None, typer.Option(help="Tokens that are read together; if left out, those the model was trained on.")
-]
-Separator = Annotated[
-    str, typer.Option("--documents", help="What ends a document in plain text: a blank line, the file, each line.")
 ]
 
 
@@ -78,11 +75,7 @@ def embed(
         model, corpus, out_file, pool=pool, normalise=normalise, too_long=too_long, length=length,
         documents=documents, column=column, encoding=encoding, overwrite=overwrite,
     )  # fmt: skip
-    status = 2 if result["skipped"] else 0
-    if json:
-        print_json(result)
-        raise typer.Exit(status)
-    print_found(result)
+    status = say_found(result, json)
     out.print(f"{counted(result['documents'], 'vector', 'vectors')} of {result['size']} numbers, {result['pool']}")
     out.print(f"written: {', '.join(result['files_written'])}")
     raise typer.Exit(status)
@@ -115,11 +108,7 @@ def evaluate(
         model, texts or (), corpus=corpus, ratio=ratio, n=n, seed=seed, length=length, documents=documents,
         column=column, encoding=encoding,
     )  # fmt: skip
-    status = 2 if result["skipped"] else 0
-    if json:
-        print_json(result)
-        raise typer.Exit(status)
-    print_found(result)
+    status = say_found(result, json)
     mlm, controls, pseudo = result["mlm"], result["controls"], result["pseudo_perplexity"]
     common = controls["most_frequent"]
     table = new_table("", "loss", "perplexity", "accuracy", title=f"{mlm['hidden']:,} hidden tokens")

@@ -277,17 +277,24 @@ def provenance(store: eeg.Store, subjects: Collection[str]) -> dict[str, Any]:
     used = set(subjects)
     recordings = [r for r in store.recordings if r.subject in used]
     return {
-        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "versions": {
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("bothways", "torch", "numpy", "mne")},
-        },
+        **made_with("mne"),
         "data": {
             "store": str(Path(store.path).absolute()),
             "subjects": sorted(used),
             "recordings": [entry for entry in identities(store) if entry["subject"] in used],
             "hours": sum(r.n_samples for r in recordings) / store.signal.sfreq_hz / 3600,
             "montages": dict(Counter(", ".join(r.ch_names) for r in recordings).most_common()),
+        },
+    }
+
+
+def made_with(library: str) -> dict[str, Any]:
+    """Returns when a run is made and by which software, of which one library is its modality's."""
+    return {
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("bothways", "torch", "numpy", library)},
         },
     }
 

@@ -26,6 +26,7 @@ from bothways.progress import progress
 from bothways.report import write_report
 from bothways.run.common import Sources, calibration, check_baseline, check_contract, usable, with_mains
 from bothways.run.embedding_map import MOST_POINTS, map_page
+from bothways.run.vector_files import MADE_BY, check_files
 from bothways.training import load_manifest, load_recipe, load_run, run_at, stream
 
 POOLS = {"cls": ("cls",), "mean": ("mean",), "both": ("cls", "mean")}
@@ -34,8 +35,6 @@ COLUMNS = ("file", "subject", "session", "onset_s", "duration_s", "label")
 BATCH = 32
 TOGETHER = 1024
 """Windows that are written at once: a row group of Parquet."""
-MADE_BY = b"bothways"
-"""Key in a Parquet file's metadata: only such a file is ever replaced."""
 
 
 def embed(
@@ -250,22 +249,7 @@ def _check_place(out: Path, overwrite: bool, inputs: Sequence[Path]) -> None:
         raise UserError(f"{out}: expected FILE.parquet, FILE.npy or a folder without an ending; choose one of them")
     if out.suffix == "":
         return check_output(out, overwrite=overwrite, inputs=inputs)
-    for file in [out, *([out.with_suffix(".csv")] if out.suffix == ".npy" else [])]:
-        if not (overwrite and file.is_file()):
-            check_output(file, inputs=inputs)
-        elif not _is_ours(file):
-            raise UserError(f"{file}: not a file that bothways wrote, so it is not overwritten; choose another --out")
-
-
-def _is_ours(file: Path) -> bool:
-    if file.suffix == ".parquet":
-        try:
-            return MADE_BY in (pq.read_schema(file).metadata or {})
-        except (OSError, pa.ArrowException):
-            return False
-    table = file.with_suffix(".csv")
-    with table.open(encoding="utf-8", errors="replace") if table.is_file() else io.StringIO() as lines:
-        return lines.readline().strip() == ",".join(COLUMNS)
+    check_files(out, COLUMNS, overwrite, inputs)
 
 
 def _check_page(page: Path, overwrite: bool, inputs: Sequence[Path]) -> None:

@@ -69,8 +69,8 @@ def text_embed(
             writer.add(some, found.tokens, values)
             n, n_tokens, n_too_long = n + len(some), n_tokens + int(found.tokens.sum()), n_too_long + found.n_too_long
         if not n:
-            reason = f" ({corpus.skipped[0]['file']}: {corpus.skipped[0]['reason']})" if corpus.skipped else ""
-            raise UserError(f"{', '.join(map(str, paths))}: expected documents, found none{reason}; check the corpus")
+            where, why = ", ".join(map(str, paths)), corpus.first_reason()
+            raise UserError(f"{where}: expected documents, found none{why}; check the corpus")
         writer.finish()
     if n_too_long:
         said = text.said_too_long(n_too_long, n, too_long)

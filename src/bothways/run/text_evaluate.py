@@ -109,11 +109,10 @@ def text_evaluate(
         for file, tokens_of_one in given:
             tally.add([tokens_of_one], [file])
     if not tally.hidden.sum():
-        found = given.summary()
-        reason = f" ({found['skipped'][0]['file']}: {found['skipped'][0]['reason']})" if found["skipped"] else ""
+        why = given.first_reason() if isinstance(given, text.Documents) else ""
         raise UserError(
             f"{', '.join(map(str, paths)) or opened.folder}: expected documents with words that the model has tokens "
-            f"for, found none{reason}; check the corpus and that it is the model's language"
+            f"for, found none{why}; check the corpus and that it is the model's language"
         )
     settings = {"ratio": ratio, "n": n, "seed": seed, "length": room + 2, **asked}
     found = given.summary()

@@ -1,13 +1,10 @@
 """`bothways text pretrain`."""
 
-import datetime
 import hashlib
 import json
-import platform
 import tempfile
 import warnings
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +15,7 @@ from bothways.config import HeadConfig, ModelConfig, TextConfig, TextPretrainCon
 from bothways.errors import BothwaysWarning, UserError
 from bothways.files import check_output
 from bothways.model import Model
-from bothways.run.common import check_names, fitted_batch, parameters_of
+from bothways.run.common import check_names, fitted_batch, made_with, parameters_of
 from bothways.run.text_prepare import told_of
 from bothways.training import check_fits, check_place, interruptible, join, mean_losses, open_run, train
 
@@ -179,7 +176,7 @@ def _corpus(
     ids = settings.vocabulary.model_dump() if given_tokenizer is None else given_tokenizer.to_str()
     source = hashlib.sha256(json.dumps([documents.fingerprint(), ids]).encode()).hexdigest()
     place = out.with_name(f"{out.name}-corpus")
-    if text.is_corpus(place) and not overwrite and text.Corpus.open(place).head["source"] == source:
+    if text.is_corpus(place) and not overwrite and text.read_head(place)["source"] == source:
         return place
     if place.exists() and not overwrite:
         raise UserError(
@@ -222,11 +219,7 @@ def _provenance(corpus: text.Corpus, documents: np.ndarray, *, pairs: bool) -> d
     """Returns what a run records of its text and of the software that made it."""
     first, last = corpus.documents[documents], corpus.documents[documents + 1]
     return {
-        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "versions": {
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("bothways", "torch", "numpy", "tokenizers")},
-        },
+        **made_with("tokenizers"),
         "data": {
             "corpus": str(corpus.path.absolute()),
             "identity": corpus.identity(),

@@ -47,14 +47,29 @@ def check_place(out: Path, overwrite: bool, inputs: Sequence[str | Path]) -> Non
     """
     if out.suffix not in ENDINGS:
         raise UserError(f"{out}: expected FILE{', FILE'.join(ENDINGS)}; choose one of them")
+    check_files(out, COLUMNS, overwrite, inputs)
+
+
+def check_files(out: Path, columns: Sequence[str], overwrite: bool, inputs: Sequence[str | Path]) -> None:
+    """Refuses a file that is there and is not to be replaced, or is nothing of ours; of FILE.npy also FILE.csv.
+
+    Args:
+        out: the file.
+        columns: of the table beside FILE.npy, by which that is known.
+        overwrite: what we wrote may be replaced.
+        inputs: see `files.check_output`.
+
+    Raises:
+        UserError: there is one.
+    """
     for file in [out, *([out.with_suffix(".csv")] if out.suffix == ".npy" else [])]:
         if not (overwrite and file.is_file()):
             check_output(file, inputs=inputs)
-        elif not _is_ours(file):
+        elif not _is_ours(file, columns):
             raise UserError(f"{file}: not a file that bothways wrote, so it is not overwritten; choose another --out")
 
 
-def _is_ours(file: Path) -> bool:
+def _is_ours(file: Path, columns: Sequence[str]) -> bool:
     try:
         if file.suffix == ".parquet":
             return MADE_BY in (pq.read_schema(file).metadata or {})
@@ -62,7 +77,7 @@ def _is_ours(file: Path) -> bool:
             with zipfile.ZipFile(file) as arrays:
                 return set(arrays.namelist()) == ARRAYS
         with file.with_suffix(".csv").open(encoding="utf-8", errors="replace") as lines:
-            return lines.readline().strip() == ",".join(COLUMNS)
+            return lines.readline().strip() == ",".join(columns)
     except (OSError, pa.ArrowException, zipfile.BadZipFile):
         return False
 

@@ -1,7 +1,7 @@
 """Text to batches: documents, sentences, tokenizers, embedding, models from folders; vectors and scores of texts."""
 
 from bothways.text.batching import by_length, most_tokens, padded, pools
-from bothways.text.corpus import Corpus, is_corpus
+from bothways.text.corpus import Corpus, is_corpus, read_head
 from bothways.text.documents import Document, Documents, SourceFile
 from bothways.text.embedding import TokenEmbedding
 from bothways.text.folder import Loaded, load_folder
@@ -64,6 +64,7 @@ __all__ = [
     "pools",
     "prepare_corpus",
     "pseudo_log_likelihoods",
+    "read_head",
     "said_too_long",
     "save_folder",
     "save_tokenizer",

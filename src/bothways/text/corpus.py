@@ -52,13 +52,7 @@ class Corpus:
             UserError: the folder is none, is of another version, or its files do not belong together.
         """
         path = Path(path)
-        if not is_corpus(path):
-            raise UserError(f"{path}: expected a corpus made by `bothways text prepare`, found none; check the path")
-        head = read_json(path / HEAD, MOST_HEAD_BYTES)
-        keys = {"source", "settings", "totals", "files", "skipped", "left_out", "notes"}
-        found = head.get("format_version") if isinstance(head, dict) and keys <= head.keys() else None
-        if found != FORMAT_VERSION:
-            raise UserError(f"{path}: expected format_version {FORMAT_VERSION}, got {found}; prepare the corpus anew")
+        head = read_head(path)
         try:
             arrays = {name: np.load(path / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in ARRAYS}
         except (OSError, ValueError, EOFError) as problem:
@@ -113,3 +107,19 @@ class Corpus:
 def is_corpus(path: Path) -> bool:
     """Whether a folder is one that `prepare_corpus` made."""
     return (path / HEAD).is_file() and (path / "ids.npy").is_file()
+
+
+def read_head(path: Path) -> dict[str, Any]:
+    """Reads what a corpus says of itself, and nothing else of it.
+
+    Raises:
+        UserError: the folder is none, or of another version.
+    """
+    if not is_corpus(path):
+        raise UserError(f"{path}: expected a corpus made by `bothways text prepare`, found none; check the path")
+    head = read_json(path / HEAD, MOST_HEAD_BYTES)
+    keys = {"source", "settings", "totals", "files", "skipped", "left_out", "notes"}
+    found = head.get("format_version") if isinstance(head, dict) and keys <= head.keys() else None
+    if found != FORMAT_VERSION:
+        raise UserError(f"{path}: expected format_version {FORMAT_VERSION}, got {found}; prepare the corpus anew")
+    return head

@@ -109,7 +109,7 @@ class SequenceSource:
         parts, label = self._pair(which, begin, room, rng) if self.next_sentence else ([], IGNORED)
         if not parts:
             parts = [self._stretch(which, begin, room)]
-        return self._hidden(parts, label, rng)
+        return hide(parts, label, self.corpus.tokenizer, self.hideable, self.masking, rng)
 
     def _stretch(self, which: int, begin: int, room: int) -> np.ndarray:
         """Returns up to `room` tokens of a document, from the sentence at `begin` on, or from inside a long one."""
@@ -150,9 +150,6 @@ class SequenceSource:
     def _tokens(self, sentence: int, stop: int) -> np.ndarray:
         begin, end = self.corpus.sentences[[sentence, stop]]
         return self.corpus.ids[begin:end].astype(np.int64)
-
-    def _hidden(self, parts: Sequence[np.ndarray], label: int, rng: np.random.Generator) -> Example:
-        return hide(parts, label, self.corpus.tokenizer, self.hideable, self.masking, rng)
 
 
 def hide(

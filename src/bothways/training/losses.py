@@ -1,6 +1,5 @@
 """What a model's heads lose on samples of a source."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,9 @@ from bothways.model import Model
 from bothways.training.parallel import join
 from bothways.training.sampler import Source
 
+BATCH = 32
+"""Samples at a time."""
+
 
 @torch.no_grad()
 def mean_losses(
@@ -18,9 +20,6 @@ def mean_losses(
     source: Source,
     ids: Int[np.ndarray, " n"],
     epochs: Int[np.ndarray, " n"],
-    *,
-    batch_size: int = 32,
-    advance: Callable[[int], None] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Returns each head's mean loss: head -> `loss` (None of nothing), `accuracy` (if it has one), `n` (what counts).
 
@@ -29,20 +28,16 @@ def mean_losses(
         source: where the samples are.
         ids: which of them.
         epochs: and as they are in which epoch.
-        batch_size: samples at a time.
-        advance: told the number of finished samples after each batch.
     """
     device = join().device
     model.to(device)
     sums: dict[str, list[torch.Tensor]] = {}
-    for first in range(0, len(ids), batch_size):
-        here = slice(first, first + batch_size)
+    for first in range(0, len(ids), BATCH):
+        here = slice(first, first + BATCH)
         batch = {name: tensor.to(device) for name, tensor in source.batch(ids[here], epochs[here]).items()}
         for name, loss in model(batch).losses.items():
             hits = torch.full_like(loss.sum, torch.nan) if loss.correct is None else loss.correct
             sums.setdefault(name, []).append(torch.stack([loss.sum, loss.count, hits]).double())
-        if advance is not None:
-            advance(len(ids[here]))
     found = {}
     for name, parts in sums.items():
         total, n, hits_of_all = torch.stack(parts).sum(0).tolist()
