@@ -5,8 +5,10 @@ import os
 import re
 import shutil
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from torch import Tensor
 import bothways as package
 from bothways import run
 from bothways.config import TextPretrainConfig, load_config
-from bothways.errors import BothwaysWarning, Interrupted
+from bothways.errors import BothwaysWarning, Interrupted, UserError
 from bothways.text import Corpus, SequenceSource
 from bothways.training import load_manifest, load_tensors
 from corpora import TINY, many_documents, write_tokenizer
@@ -219,7 +221,7 @@ def test_text_that_is_changed_is_refused(bothways: Call, fails: Callable[..., st
     )
     again = ("text", "pretrain", tmp_path / "run-corpus", "--out", tmp_path / "x")
     assert (
-        "vocabulary has no effect: the corpus has its tokenizer"
+        "vocabulary.size 9 has no effect: a tokenizer of 64 tokens is given"
         in bothways(*again, *SETS, *sets("vocabulary.size=9"))[2]
     )
     shutil.rmtree(tmp_path / "run-corpus")
@@ -228,6 +230,28 @@ def test_text_that_is_changed_is_refused(bothways: Call, fails: Callable[..., st
     assert "did you mean 'masking.whole_words'" in fails(
         *command[:4], tmp_path / "y", "--set", "masking.whole_word=true"
     )
+
+
+def test_a_file_that_cannot_be_used_is_told_at_the_end(bothways: Call, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text(many_documents(12))
+    (tmp_path / "in" / "b.txt").write_bytes(b"\x00" * 2000)
+    command = ("text", "pretrain", tmp_path / "in", "--out", tmp_path / "run", *SETS, *sets("vocabulary.size=64"))
+    code, _, err = bothways(*command)
+    assert code == 2
+    assert "b.txt: skipped: expected text, got bytes that are none" in err
+    assert bothways(*command)[0] == 2
+    assert bothways("text", "pretrain", tmp_path / "run-corpus", "--out", tmp_path / "again", *SETS)[0] == 0
+
+
+def test_processes_that_train_together_do_not_wait_for_one_that_tokenises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text(many_documents(12))
+    team = SimpleNamespace(size=2, first_does=lambda work: work())
+    monkeypatch.setattr(sys.modules["bothways.run.text_pretrain"], "join", lambda: team)
+    with pytest.raises(UserError, match="first run `bothways text prepare`"):
+        run.text_pretrain(tmp_path / "a.txt", tmp_path / "run", changes=TINY)
 
 
 def test_a_checkpoint_can_be_used(trained: tuple[Path, dict[str, Any]]) -> None:

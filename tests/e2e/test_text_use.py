@@ -250,14 +250,26 @@ def test_very_short_texts_are_finite(bert: tuple, shared: Path) -> None:
 
 
 def test_pairs_are_half_of_other_documents() -> None:
-    stretches = [(i, [[10 * i], [10 * i + 1], [10 * i + 2]]) for i in range(10)]
-    drawn = text.draw_pairs(stretches, 4, generator("t", 0))
+    stretches = [text.Stretch(bytes([i]), [[10 * i], [10 * i + 1], [10 * i + 2]]) for i in range(10)]
+    drawn = text.draw_pairs(stretches, stretches, 4, generator("t", 0))
     assert drawn is not None
     assert drawn.labels.sum() == 5
     for a, b, label in zip(drawn.a, drawn.b, drawn.labels):
         assert (b[0] == a[-1] + 1) == (label == 0)
         assert (a[0] // 10 != b[0] // 10) == bool(label)
-    assert text.draw_pairs([(0, [[1], [2]])] * 3, 4, generator("t", 0)) is None
+    equal = [text.Stretch(b"a", [[1], [2]])] * 3
+    assert text.draw_pairs(equal, equal, 4, generator("t", 0)) is None
+    alone = text.Stretch(b"b", [[3]])
+    drawn = text.draw_pairs(equal, [*equal, alone], 4, generator("t", 0))
+    assert drawn is not None
+    assert {tuple(b) for b, label in zip(drawn.b, drawn.labels) if label} == {(3,)}
+    # Their lengths are those of what they replace.
+    rng = generator("t", 1)
+    long = [text.Stretch(bytes([i]), [[i] * int(rng.integers(1, 9)) for _ in range(6)]) for i in range(200)]
+    drawn = text.draw_pairs(long, long, 64, generator("t", 0))
+    assert drawn is not None
+    sizes, labels = np.array([len(a) + len(b) for a, b in zip(drawn.a, drawn.b)]), np.array(drawn.labels)
+    assert max(abs((sizes[labels == 1] > most).mean() - (sizes[labels == 0] > most).mean()) for most in range(64)) < 0.2
 
 
 def test_a_model_of_eeg_is_refused(tmp_path: Path) -> None:

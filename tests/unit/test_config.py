@@ -21,6 +21,7 @@ from bothways.config import (
     Settings,
     SignalConfig,
     TextConfig,
+    TextPretrainConfig,
     TrainingConfig,
     load_config,
     to_toml,
@@ -84,6 +85,7 @@ def test_changes_take_plain_words_and_toml() -> None:
     ("change", "message"),
     [
         ("training.step=5", "unknown setting 'training.step'; did you mean 'training.steps'?"),
+        ("trainig.steps=5", "unknown setting 'trainig'; did you mean 'training'?"),
         ("encoder.hidden_sise=64", "unknown setting 'encoder.hidden_sise'; did you mean 'encoder.hidden_size'?"),
         ("learning_rate=0.1", "unknown setting 'learning_rate'; did you mean 'training.learning_rate'?"),
         ("training.steps=0", "training.steps: Input should be greater than or equal to 1 (got 0)"),
@@ -210,6 +212,11 @@ def test_any_value_is_taken_or_refused_by_the_one_error(value: Any, name: str) -
 def test_a_setting_without_effect_warns(changes: list[str], named: str) -> None:
     with pytest.warns(BothwaysWarning, match=f"^{named} has no effect: "):
         load_config(PretrainConfig, changes=changes)
+
+
+def test_a_weight_of_what_is_not_learned_warns() -> None:
+    with pytest.warns(BothwaysWarning, match=r"^objective\.next_sentence_weight has no effect: "):
+        load_config(TextPretrainConfig, changes=["objective.next_sentence=false", "objective.next_sentence_weight=0.5"])
 
 
 def test_head_first_has_no_effect_where_nothing_else_learns() -> None:

@@ -7,10 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tokenizers
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bothways import making, run
+from bothways.config import SequenceConfig, TextMaskingConfig
 from bothways.errors import BothwaysWarning, UserError
-from bothways.text import Corpus, Documents, is_corpus, load_tokenizer, prepare_corpus, preparing
+from bothways.text import Corpus, Documents, SequenceSource, is_corpus, load_tokenizer, prepare_corpus, preparing
+from bothways.text.tokenizer import SPECIAL, bert_tokenizer
 from bothways.workers import Lost
 from corpora import PIECES, make_corpus, many_documents, write_tokenizer
 
@@ -36,7 +40,7 @@ def test_what_is_stored(tmp_path: Path) -> None:
     }
     assert corpus.ids.dtype == np.uint16
     assert corpus.head["totals"] == {
-        "tokens": 13, "unknown": 0, "sentences": 4, "documents": 2, "next_pairs": 2, "empty_documents": 1,
+        "tokens": 13, "unknown": 0, "special": 0, "sentences": 4, "documents": 2, "next_pairs": 2, "empty_documents": 1,
     }  # fmt: skip
     assert (len(corpus), corpus.name(1), corpus.tokens_of(1)) == (2, f"{tmp_path}/text.txt:6", (7, 13))
     assert corpus.tokenizer.encode("a b").ids == [2, A, B, 3]
@@ -52,6 +56,27 @@ def test_a_large_vocabulary_takes_wider_ids(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("w69999 a")
     corpus, _ = prepare_corpus(Documents([tmp_path / "a.txt"]), load_tokenizer(folder), tmp_path / "c")
     assert (corpus.ids.dtype, corpus.ids.tolist()) == (np.uint32, [len(pieces) - 1, A])
+
+
+SENTENCES = st.lists(
+    st.text(alphabet="abAB .,?é猫🙂\u0301[]SEPsep#\t\x00", max_size=12) | st.just("a[SEP]b"), max_size=80
+)
+
+
+@given(SENTENCES)
+def test_sentences_that_are_joined_have_the_ids_that_they_have_alone(sentences: list[str]) -> None:
+    tokenizer = bert_tokenizer({token: i for i, token in enumerate(PIECES)}, lowercase=True)
+    tokenizer.add_special_tokens(list(SPECIAL.values()))
+    ids, lengths = preparing._encoded(tokenizer, sentences)
+    alone = [tokenizer.encode(one, add_special_tokens=False).ids for one in sentences]
+    assert lengths.tolist() == [len(one) for one in alone]
+    assert ids.tolist() == [i for one in alone for i in one]
+
+
+def test_special_tokens_in_the_text_are_said(tmp_path: Path) -> None:
+    corpus = make_corpus(tmp_path, "A [SEP] b. A [MASK].\n\nBb [UNK].")
+    assert (corpus.head["totals"]["special"], corpus.head["totals"]["unknown"]) == (2, 1)
+    assert "written in the text, 2 times" in corpus.head["notes"]["special_tokens"][0]
 
 
 @pytest.fixture
@@ -171,7 +196,12 @@ def test_ids_beyond_the_vocabulary_are_damage(tmp_path: Path) -> None:
         file.seek(-2, 2)
         file.write(b"\xff\xff")
     with pytest.raises(UserError, match="the corpus is damaged"):
-        Corpus.open(corpus.path)
+        Corpus.open(corpus.path).check()
+    made = make_corpus(tmp_path / "places", "Abb.\nBb.\n\nAa.")
+    np.save(made.path / "sentences.npy", made.sentences[[0, 2, 1, 3]])
+    damaged = Corpus.open(made.path)
+    with pytest.raises(UserError, match="its places do not grow"):
+        damaged.check()
 
 
 def test_text_that_the_tokenizer_does_not_know(tmp_path: Path) -> None:
@@ -208,7 +238,13 @@ def test_tokenizers_of_other_kinds(tmp_path: Path) -> None:
     )
     made.post_processor = tokenizers.processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     made.save(str(tmp_path / "tokenizer.json"))
-    assert not load_tokenizer(tmp_path).continues.any()
+    tokenizer = load_tokenizer(tmp_path)
+    assert not tokenizer.continues.any()
+    (tmp_path / "a.txt").write_text("a a. a\n\na a a")
+    corpus, _ = prepare_corpus(Documents([tmp_path / "a.txt"]), tokenizer, tmp_path / "c")
+    masking = TextMaskingConfig(whole_words=True)
+    with pytest.raises(UserError, match=r"masking\.whole_words needs WordPiece"):
+        SequenceSource(corpus, np.arange(2), SequenceConfig(), masking, next_sentence=False, seed=0)
 
 
 def words(text: str) -> list[str]:

@@ -1,5 +1,6 @@
 """Sequences for pretraining: what is paired, what is hidden, and that all of it follows from (seed, epoch, number)."""
 
+import pickle
 from collections import Counter
 from pathlib import Path
 
@@ -10,9 +11,10 @@ from hypothesis import strategies as st
 
 from bothways.config import SequenceConfig, TextMaskingConfig
 from bothways.draws import generator
+from bothways.errors import UserError
 from bothways.heads import IGNORED
 from bothways.masking import word_positions
-from bothways.text import IS_NEXT, RANDOM, Corpus, SequenceSource, can_pair, divide
+from bothways.text import IS_NEXT, NOT_NEXT, Corpus, SequenceSource, can_pair, divide
 from corpora import PIECES, make_corpus, many_documents
 
 CLS, SEP, MASK = 2, 3, 4
@@ -73,9 +75,9 @@ def test_every_sequence_is_well_formed(corpus: Corpus, pairs: bool) -> None:
             else:
                 others = [d for d in range(len(corpus)) if contains(corpus, d, parts[1])]
                 assert set(others) - {document}
-    assert set(labels) == ({IS_NEXT, RANDOM, IGNORED} if pairs else {IGNORED})
+    assert set(labels) == ({IS_NEXT, NOT_NEXT, IGNORED} if pairs else {IGNORED})
     if pairs:
-        n = labels[IS_NEXT] + labels[RANDOM]
+        n = labels[IS_NEXT] + labels[NOT_NEXT]
         assert abs(labels[IS_NEXT] / n - 0.5) < 3 * 0.5 / np.sqrt(n)
 
 
@@ -90,9 +92,9 @@ def test_a_true_pair_is_neighbours(tmp_path: Path) -> None:
             if one.next_label == IS_NEXT:
                 middle = int(np.flatnonzero(one.truth == SEP)[0])
                 a, b = ("".join(PIECES[i] for i in part) for part in (one.truth[1:middle], one.truth[middle + 1 : -1]))
-                pairs.add((a.rstrip(".")[-1], b.lstrip("#")[0]))
+                pairs |= {(a[-2], b.lstrip("#")[0])} if len(a) > 1 else set()
     assert set(zip("abcdefghj", "bcdefghjk")) <= pairs
-    assert all("abcdefghjklmnop".index(y) - "abcdefghjklmnop".index(x) in (0, 1) for x, y in pairs)  # 0: cut inside
+    assert all("abcdefghjklmnop".index(y) - "abcdefghjklmnop".index(x) == 1 for x, y in pairs)
 
 
 def test_other_epochs_and_seeds_differ_and_nothing_else_does(corpus: Corpus) -> None:
@@ -117,6 +119,87 @@ def test_an_epoch_covers_the_text(corpus: Corpus) -> None:
     seen = {tuple(made.example(number, epoch).truth[1:3]) for epoch in range(30) for number in range(len(made))}
     starts = {tuple(corpus.ids[i : i + 2].astype(int)) for i in corpus.sentences[:-1]}
     assert starts <= seen
+
+
+def uneven_documents(n: int = 60) -> str:
+    """Sentences and documents of many lengths, one document of them much longer, with one sentence longer than all."""
+    rng = np.random.default_rng(0)
+
+    def document(n_sentences: int) -> str:
+        words = ["".join(rng.choice(list("abcdefgh"), int(rng.integers(1, 30)))) for _ in range(n_sentences)]
+        return "\n".join(f"{word}." for word in words)
+
+    return "\n\n".join([document(int(rng.integers(1, 12))) for _ in range(n)] + [document(80) + "\n" + "z" * 90 + "."])
+
+
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return make_corpus(tmp_path_factory.mktemp("uneven"), uneven_documents())
+
+
+@pytest.mark.parametrize("pairs", [True, False])
+def test_each_token_is_seen_about_as_often(uneven: Corpus, pairs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = source(uneven, pairs=pairs, length=43)
+    seen = np.zeros(len(uneven.ids))
+
+    def tokens(self: Corpus, begin: int, end: int) -> np.ndarray:
+        seen[begin:end] += 1
+        return real(self, begin, end)
+
+    real = Corpus.tokens
+    monkeypatch.setattr(Corpus, "tokens", tokens)
+    epochs = 60
+    for epoch in range(epochs):
+        for number in range(len(made)):
+            made.example(number, epoch)
+    assert 0.8 < seen.mean() / epochs < 1.1
+    assert seen.min() / epochs > 0.05
+    assert np.quantile(seen, 0.05) / epochs > 0.3
+
+
+@pytest.mark.parametrize("short", [0.0, 0.1])
+def test_no_length_tells_which_second_part_is_next(uneven: Corpus, short: float) -> None:
+    """Nor whether the second part ends with a sentence."""
+    made = source(uneven, length=43, short=short)
+    found = [made.example(number, epoch) for epoch in range(40) for number in range(len(made))]
+    found = [one for one in found if one.next_label != IGNORED]
+    labels = np.array([one.next_label for one in found])
+    n_a = np.array([(one.segments == 0).sum() for one in found])
+    n_b = np.array([(one.segments == 1).sum() for one in found])
+    assert len(labels) > 4000
+    for what in (n_a, n_b, n_a + n_b, n_a / n_b):
+        above = [np.array([(what[labels == label] > most).mean() for most in np.unique(what)]) for label in (0, 1)]
+        assert 0.5 + np.abs(above[0] - above[1]).max() / 2 < 0.53  # of a threshold, the best accuracy
+    ends = [np.mean([PIECES[one.truth[-2]] == "." for one in found if one.next_label == label]) for label in (0, 1)]
+    assert abs(ends[0] - ends[1]) < 0.06
+
+
+def test_equal_documents_are_no_others(tmp_path: Path) -> None:
+    twice = make_corpus(tmp_path / "twice", "\n\n".join(["Aa.\nBb.\nCc."] * 5))
+    assert "all documents are equal" in can_pair(twice, np.arange(5))
+    one_more = make_corpus(tmp_path / "more", "\n\n".join(["Aa.\nBb.\nCc."] * 50 + ["Xx."]))
+    made = source(one_more, length=16)
+    for number in range(len(made)):
+        for epoch in range(4):
+            one = made.example(number, epoch)
+            if one.next_label == NOT_NEXT:
+                assert PIECES[one.truth[one.segments == 1][0]] == "x"
+
+
+def test_a_corpus_goes_to_another_process_by_its_name(corpus: Corpus) -> None:
+    sent = pickle.dumps(corpus)
+    assert len(sent) < 1000
+    assert np.array_equal(pickle.loads(sent).ids, corpus.ids)
+
+
+def test_damage_inside_is_found_when_it_is_read(tmp_path: Path) -> None:
+    made = make_corpus(tmp_path, many_documents(6))
+    ids = np.load(made.path / "ids.npy")
+    ids[-1] = 60_000
+    np.save(made.path / "ids.npy", ids)
+    damaged = source(Corpus.open(made.path))
+    with pytest.raises(UserError, match="damaged"):
+        [damaged.example(number, epoch) for number in range(len(damaged)) for epoch in range(9)]
 
 
 def test_what_stands_in_a_hidden_tokens_place(corpus: Corpus) -> None:

@@ -413,7 +413,7 @@ def print_json(value: dict[str, Any]) -> None:
 
 def counted(n: int, one: str, several: str) -> str:
     """Returns a number and the word that goes with it."""
-    return f"{n} {one if n == 1 else several}"
+    return f"{n:,} {one if n == 1 else several}"
 
 
 def number(value: float | None) -> str:

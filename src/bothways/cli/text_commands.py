@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from bothways.cli.commands import AsJson, Changes, Force, Out, Overwrite, RunOut, app
-from bothways.cli.printing import new_table, number, out, print_found, print_json, print_training
+from bothways.cli.printing import counted, new_table, number, out, print_found, print_json, print_training
 
 text = typer.Typer(help="Text: files and folders in, a BERT of one's own out.", no_args_is_help=True)
 app.add_typer(text, name="text")
@@ -88,7 +88,11 @@ def prepare(
     )  # fmt: skip
     status = say_found(result, json)
     again = f"; {result['reused']} chunks were finished before" if result["reused"] else ""
-    equal = f", {result['equal_documents']:,} documents are there before" if result["equal_documents"] else ""
+    equal = (
+        f", {counted(result['equal_documents'], 'document is', 'documents are')} there before"
+        if result["equal_documents"]
+        else ""
+    )
     out.print(
         f"{result['tokens']:,} tokens, {result['unknown'] / result['tokens']:.3%} [UNK], {result['sentences']:,} "
         f"sentences, {result['next_pairs']:,} pairs of neighbours{equal}{again}"
@@ -118,26 +122,35 @@ def pretrain(
     force: Force = False,
     json: AsJson = False,
 ) -> None:
-    """Train a BERT on text: hidden tokens and next sentences. A run that was stopped goes on."""
+    """Train a BERT on text: hidden tokens, next sentences; exit 2 if a file could not be used. Goes on where it was."""
     from bothways import run
 
     result = run.text_pretrain(
         corpus, out_folder, tokenizer=tokenizer, recipe=recipe, changes=changes or (), documents=documents,
         column=column, encoding=encoding, workers=workers, overwrite=overwrite, force=force,
     )  # fmt: skip
+    prepared_here = Path(result["corpus"]) not in corpus  # of a corpus that was given `prepare` has said it
+    status = 2 if result["skipped"] and prepared_here else 0
     if json:
-        return print_json(result)
+        print_json(result)
+        raise typer.Exit(status)
     where = "kept out" if result["held_out_documents"] else "trained on"
     table = new_table("on documents " + where, "loss", "accuracy", "of")
+    near = result["held_out_of_files_trained_on"]
     names = {"mlm": "hidden tokens (MLM)", "nsp": "next sentence (NSP)"}
     for name, one in result["validation"].items():
         table.add_row(names[name], number(one["loss"]), number(one.get("accuracy")), f"{one['n']:,}")
     out.print(table)
     out.print(
-        f"{result['trained_documents']:,} documents trained on, {result['held_out_documents']:,} kept out; the tokens "
+        f"{counted(result['trained_documents'], 'document', 'documents')} trained on, "
+        f"{result['held_out_documents']:,} kept out"
+        + f" ({near:,} of them in files that are trained on, too)"
+        * bool(near)
+        + f"; the tokens "
         f"are in {result['corpus']}/"
     )
     print_training(result, "sequences")
+    raise typer.Exit(status)
 
 
 @text.command(epilog="Example: bothways text show run --n 3")

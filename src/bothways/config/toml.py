@@ -83,6 +83,8 @@ def without_effect(settings: Settings) -> list[str]:
     if isinstance(masking, MaskingConfig) and masking.kind == "random":
         changed("masking.block_space", "positions are hidden singly")
         changed("masking.block_time", "positions are hidden singly")
+    if isinstance(settings, TextPretrainConfig) and not settings.objective.next_sentence:
+        changed("objective.next_sentence_weight", "next sentences are not learned")
     if isinstance(settings, FinetuneConfig):
         if settings.freeze_encoder:
             changed("training.head_first", "freeze_encoder lets the head alone learn")
@@ -135,7 +137,8 @@ def _explain(kind: type[Settings], problem: ValidationError) -> Iterator[str]:
             continue
         known = _known_names(kind)
         last = {full.split(".")[-1]: full for full in reversed(known)}
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+        tables = sorted({full.rpartition(".")[0] for full in known} - {""})
+        near = difflib.get_close_matches(name, tables + known, n=1, cutoff=0.7)
         near = near or [last[n] for n in difflib.get_close_matches(name.split(".")[-1], last, n=1, cutoff=0.6)]
         near = near or difflib.get_close_matches(name, known, n=1, cutoff=0.4)
         hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known[:5])}, …"

@@ -1,6 +1,6 @@
 """`bothways text evaluate`."""
 
-import itertools
+import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,6 +19,10 @@ from bothways.run.text_model import TextModel, needs_mlm, open_model
 from bothways.run.text_show import corpus_of
 
 T = TypeVar("T")
+Pool = tuple[list[list[list[int]]], list[str]]
+"""Documents as the ids of their sentences, and the file of each."""
+_POOL = 256
+"""Kept out documents that are scored together; a text's pools go by its characters."""
 
 
 class _Sample(Generic[T]):
@@ -51,8 +55,9 @@ def text_evaluate(
 ) -> dict[str, Any]:
     """Measures how well a model knows texts, beside what two guesses reach.
 
-    Documents are cut at sentences' ends into sequences as long as the model takes. Of each the share `ratio` is hidden
-    as in pretraining, and predicted. Special tokens, [UNK] among them, are never hidden or scored; their share is told.
+    Documents are cut at sentences' ends into sequences as long as the model takes. Of each the share `ratio` is hidden,
+    of single tokens, and replaced as BERT's pretraining does (80 % [MASK], 10 % any token, 10 % none), whatever the
+    model's own was, and predicted. Special tokens, [UNK] among them, are never hidden or scored; their share is told.
     Numbers of models with other vocabularies cannot be compared, but for the pseudo-perplexity per word.
 
     Args:
@@ -72,8 +77,9 @@ def text_evaluate(
         = mean of -ln p, `perplexity`, `accuracy`), `controls` (of the same hidden tokens: `most_frequent` `token` and
         its `accuracy`; `unigram` `loss` and `perplexity`, by how often the evaluated texts have each token, plus one),
         `pseudo_perplexity` (Salazar et al. 2020, exp of the mean of -ln p: `sentences` of how many (`of`), `cut` ones
-        longer than the model, `tokens`, `words`, `per_token`, `per_word`), `next_sentence` (`accuracy` with `value`,
-        `low`, `high` of the 95 % interval and `n`, and how many are `next`; None without that head or where there is no
+        longer than the model, `tokens`, `words`, `per_token`, `per_word`; the last is None of a tokenizer that is no
+        WordPiece), `next_sentence` (`accuracy` with `value`, `low`, `high` of the 95 % interval and `n`, and how many
+        are `next`; None without that head or where there is no
         pair), `by_file` (`file`, `hidden`, `loss`, `accuracy`), `load_report`, and of the files what
         `text_tokenizer` returns of them. A perplexity too large for a number is None.
 
@@ -101,13 +107,8 @@ def text_evaluate(
         given = _KeptOut(opened, corpus)
     room = text.window_length(opened.model, opened.length if length is None else length) - 2
     tally = _Tally(opened, ratio, room, seed, n)
-    if isinstance(given, text.Documents):
-        for pool in text.pools(given, "evaluate"):
-            tokens = text.sentence_tokens(opened.tokenizer, [one.text for one in pool], text.split_sentences)
-            tally.add(tokens, [one.file for one in pool])
-    else:
-        for file, tokens_of_one in given:
-            tally.add([tokens_of_one], [file])
+    for tokens, files in _pools(given, opened.tokenizer) if isinstance(given, text.Documents) else given:
+        tally.add(tokens, files)
     if not tally.hidden.sum():
         why = given.first_reason() if isinstance(given, text.Documents) else ""
         raise UserError(
@@ -120,8 +121,13 @@ def text_evaluate(
     return result | found | {"load_report": opened.report.as_dict()}
 
 
+def _pools(documents: text.Documents, tokenizer: text.Tokenizer) -> Iterator[Pool]:
+    for pool in text.pools(documents, "evaluate"):
+        yield text.sentence_tokens(tokenizer, [one.text for one in pool], text.split_sentences), [o.file for o in pool]
+
+
 class _KeptOut:
-    """The documents that a run has kept out of its training, as (file, ids of each sentence)."""
+    """The documents that a run has kept out of its training."""
 
     def __init__(self, opened: TextModel, corpus: str | Path | None) -> None:
         self.corpus, settings, pairs = corpus_of(opened.folder, corpus)
@@ -129,18 +135,18 @@ class _KeptOut:
         if not len(self.documents):
             raise UserError(f"{opened.folder}: kept no document out of its training; give texts to evaluate on")
 
-    def __iter__(self) -> Iterator[tuple[str, list[list[int]]]]:
+    def __iter__(self) -> Iterator[Pool]:
         with progress("evaluate", len(self.documents), "documents") as meter:
-            for number in map(int, self.documents):
-                first, last = self.corpus.documents[number : number + 2]
-                ends = self.corpus.sentences[first : last + 1]
-                sentences = [self.corpus.ids[a:b].tolist() for a, b in itertools.pairwise(ends)]
-                yield self.corpus.name(number).rpartition(":")[0], sentences
-                meter.advance()
+            for start in range(0, len(self.documents), _POOL):
+                pool = self.documents[start : start + _POOL].tolist()
+                yield [self.corpus.sentences_of(one) for one in pool], [self._file(one) for one in pool]
+                meter.advance(len(pool))
+
+    def _file(self, document: int) -> str:
+        return self.corpus.name(document).rpartition(":")[0]
 
     def summary(self) -> dict[str, Any]:
-        names = (self.corpus.name(int(number)).rpartition(":")[0] for number in self.documents)
-        files = [{"file": name} for name in dict.fromkeys(names)]
+        files = [{"file": name} for name in dict.fromkeys(map(self._file, self.documents.tolist()))]
         empty: dict[str, Any] = {"empty_documents": 0, "skipped": [], "left_out": [], "notes": {}}
         return {"documents": len(self.documents), "files": files, "corpus": str(self.corpus.path), **empty}
 
@@ -152,10 +158,11 @@ class _Tally:
         self.opened, self.ratio, self.room, self.seed = opened, ratio, room, seed
         self.ordinary = opened.tokenizer.ordinary
         self.sentences = _Sample[list[int]](n, generator("evaluate sentences", seed))
-        self.stretches = _Sample[tuple[int, list[list[int]]]](n, generator("evaluate pairs", seed))
+        self.stretches = _Sample[text.Stretch](n, generator("evaluate pairs", seed))
+        self.single = _Sample[text.Stretch](n, generator("evaluate single sentences", seed))
         self.counts, self.hidden = (np.zeros(len(self.ordinary), np.int64) for _ in range(2))
         """How often the texts have each token, and the hidden ones among them."""
-        self.n_documents = self.n_sequences = self.right = 0
+        self.n_sequences = self.right = 0
         self.loss = 0.0
         self.by_file: dict[str, np.ndarray] = {}
         """Hidden, loss, right."""
@@ -164,20 +171,19 @@ class _Tally:
         tokenizer, masking = self.opened.tokenizer, TextMaskingConfig(ratio=self.ratio)
         sequences, of = [], []
         for document, file in zip(documents, files):
+            digest = hashlib.blake2b(np.concatenate([np.zeros(0, np.int64), *document]).tobytes()).digest()
             for sentence in document:
                 self.counts += np.bincount(sentence, minlength=len(self.counts))
                 if self.ordinary[sentence].any():
                     self.sentences.add(sentence)
             for parts in text.packed(document, self.room):
-                if len(parts) > 1:
-                    self.stretches.add((self.n_documents, parts))
+                (self.stretches if len(parts) > 1 else self.single).add(text.Stretch(digest, parts))
                 rng = generator("evaluate mask", self.seed, 0, self.n_sequences)
                 ids = np.array([i for part in parts for i in part])
                 self.n_sequences += 1
                 if self.ordinary[ids].any():
                     sequences.append(text.hide([ids], IGNORED, tokenizer, self.ordinary, masking, rng))
                     of.append(file)
-            self.n_documents += 1
         scored = text.score(self.opened.model, tokenizer, sequences)
         self.hidden += np.bincount(scored.label, minlength=len(self.hidden))
         self.loss += float(scored.loss.sum())
@@ -228,7 +234,7 @@ class _Tally:
             "tokens": tokens,
             "words": words,
             "per_token": _exp(-total / tokens) if tokens else None,
-            "per_word": _exp(-total / words) if words else None,
+            "per_word": _exp(-total / words) if words and self.opened.tokenizer.prefix else None,
         }
 
     def _words(self, ids: np.ndarray) -> int:
@@ -240,9 +246,13 @@ class _Tally:
         assert config is not None
         if "nsp" not in self.opened.model.heads or config.type_vocab_size < 2:
             return None
-        drawn = text.draw_pairs(self.stretches.drawn, self.room - 1, generator("evaluate next", self.seed))
+        others = self.stretches.drawn + self.single.drawn
+        drawn = text.draw_pairs(self.stretches.drawn, others, self.room - 1, generator("evaluate next", self.seed))
         if drawn is None:
-            notes["no_pairs"] = ["next sentence: two documents with two sentences each are needed, and are not there"]
+            notes["no_pairs"] = [
+                "next sentence: not measured, for which two documents that differ are needed, one of two sentences; "
+                "--documents file where blank lines end paragraphs"
+            ]
             return None
         right = text.next_sentence(self.opened.model, self.opened.tokenizer, drawn)
         return {"accuracy": wilson(int(right.sum()), len(right)), "next": int((drawn.labels == 0).sum())}

@@ -137,7 +137,7 @@ def _told(
         ids = (best if targets is None else targets[best]).tolist()
         found = [{"token": tokenizer.token(i), "id": i, "probability": float(row[i].exp())} for i in ids]
         start, stop = encoding.offsets[place]
-        filled += written[end:start] + str(found[0]["token"]).removeprefix("##")
+        filled += written[end:start] + str(found[0]["token"]).removeprefix(tokenizer.prefix)
         end = stop
         masks.append({"start": start, "stop": stop, "top": found})
     return {"masks": masks, "filled": filled + written[end:]}

@@ -55,6 +55,8 @@ def text_import(folder: str | Path, out: str | Path, *, overwrite: bool = False)
     notes = [f"weights of {' and '.join(others)} are float32 now"] if others else []
     if (source / CARD).is_file():
         notes.append(f"its own {CARD} is not copied; what it says of licence and data holds for this copy, too")
+    if "mlm" not in model.heads:
+        notes.append("it has no head for hidden tokens (mlm), which fill-mask and evaluate need; embed does not")
     found = {
         "architecture": text.config_to_transformers(model.config)["architectures"][0],
         "heads": list(model.config.heads),

@@ -50,8 +50,7 @@ def text_prepare(
     check_output(out, overwrite=overwrite, inputs=paths)
     found = text.Documents(paths, documents, column, encoding)
     corpus, reused = text.prepare_corpus(
-        found, text.load_tokenizer(Path(tokenizer)), out, split=split, source=found.fingerprint(), overwrite=overwrite,
-        workers=workers, dask=dask,
+        found, text.load_tokenizer(Path(tokenizer)), out, split=split, overwrite=overwrite, workers=workers, dask=dask
     )  # fmt: skip
     return {"corpus": str(out), "reused": reused, **told_of(corpus)}
 

@@ -59,7 +59,8 @@ def text_pretrain(
 
     Returns:
         `run`, `finished_before` (it was there already, nothing was done), `corpus` (its folder) and what
-        `text_prepare` tells of it, `notes`, `trained_documents`, `held_out_documents`, `sequences` (of an epoch),
+        `text_prepare` tells of it, `notes`, `trained_documents`, `held_out_documents`, `held_out_of_files_trained_on`
+        (how many of these are in a file with others that are trained on), `sequences` (of an epoch),
         `next_sentence` (whether NSP was learned), `parameters`, `steps`, `best_step`, `seconds`, `sequences_per_s`,
         `wait_share`, `loss` (last), `validation`: of `mlm` and `nsp` the `loss`, `accuracy` and number `n` on the
         documents kept out, or where there are none on those that were trained on.
@@ -76,7 +77,8 @@ def text_pretrain(
     check_place(out, overwrite=overwrite, inputs=paths)
     team = join()
     found = {"documents": documents, "column": column, "encoding": encoding}
-    made = team.first_does(lambda: str(_corpus(paths, out, tokenizer, settings, found, workers, overwrite)))
+    alone = team.size == 1
+    made = team.first_does(lambda: _corpus(paths, out, tokenizer, settings, found, workers, overwrite, alone=alone))
     corpus = text.Corpus.open(made)
     of_text = [message for messages in corpus.head["notes"].values() for message in messages]
     of_text += [f"{one['file']}: skipped: {one['reason']}" for one in corpus.head["skipped"]]
@@ -91,7 +93,7 @@ def text_pretrain(
     trained_on, held_out = text.divide(corpus, settings.validation_fraction, settings.training.seed, pairs=pairs)
     if not len(held_out):
         notes.append("no document is kept out: what is measured is measured on what was trained on")
-    for note in [*(of_text if made != str(paths[0]) else ()), *notes]:  # of a corpus, `prepare` has said it
+    for note in [*(of_text if made != Path(paths[0]) else ()), *notes]:  # of a corpus, `prepare` has said it
         warnings.warn(note, BothwaysWarning, stacklevel=2)
     notes = of_text + notes
     seed, lengths, masking = settings.training.seed, settings.sequences, settings.masking
@@ -109,12 +111,13 @@ def text_pretrain(
         model = Model(config, text.TokenEmbedding(config))
         model.initialise(seed)
         folder.settings = settings = fitted_batch(settings, model, source, folder)
+        n_of_known_files = int(np.isin(corpus.places[held_out, 0], corpus.places[trained_on, 0]).sum())
         names = [corpus.name(int(one)) for one in held_out[:MOST_NAMES]]
         folder.side_files = text.tokenizer_files(text.load_tokenizer(corpus.path, config.text))
         folder.manifest = {
             "kind": "pretrain",
             **_provenance(corpus, trained_on, pairs=pairs),
-            "held_out": {"documents": len(held_out), "names": names},
+            "held_out": {"documents": len(held_out), "of_files_trained_on": n_of_known_files, "names": names},
             "notes": notes,
         }
         result = train(
@@ -131,11 +134,12 @@ def text_pretrain(
         assert result.evaluation is not None
         told = {
             "run": str(out),
-            "corpus": made,
+            "corpus": str(made),
             **told_of(corpus),
             "notes": notes,
             "trained_documents": len(trained_on),
             "held_out_documents": len(held_out),
+            "held_out_of_files_trained_on": n_of_known_files,
             "sequences": len(source),
             "next_sentence": pairs,
             "parameters": parameters_of(model),
@@ -160,24 +164,33 @@ def _corpus(
     found: dict[str, str | None],
     workers: int | None,
     overwrite: bool,
+    *,
+    alone: bool,
 ) -> Path:
-    """Returns the corpus that is given, or that lies beside the run, where it is made if need be."""
-    prepared = len(paths) == 1 and text.is_corpus(Path(paths[0]))
-    if "vocabulary" in settings.model_fields_set and (prepared or tokenizer is not None):
-        why = "the corpus has its tokenizer" if prepared else "a tokenizer is given"
-        warnings.warn(f"vocabulary has no effect: {why}", BothwaysWarning, stacklevel=3)
-    if prepared:
+    """Returns the corpus that is given, or that lies beside the run, where it is made if need be, and checks it."""
+    if len(paths) == 1 and text.is_corpus(Path(paths[0])):
         asked = {"tokenizer": tokenizer, **found}
         if given := [f"--{name}" for name, value in asked.items() if value not in (None, "blank")]:
             raise UserError(f"{paths[0]}: is a prepared corpus, with its tokenizer; leave out {', '.join(given)}")
-        return Path(paths[0])
+        corpus = text.Corpus.open(paths[0])
+        corpus.check()
+        _say_vocabulary(settings, corpus.tokenizer)
+        return corpus.path
     documents = text.Documents(paths, found["documents"] or "blank", found["column"], found["encoding"])
     given_tokenizer = None if tokenizer is None else text.load_tokenizer(Path(tokenizer))
+    if given_tokenizer is not None:
+        _say_vocabulary(settings, given_tokenizer)
     ids = settings.vocabulary.model_dump() if given_tokenizer is None else given_tokenizer.to_str()
     source = hashlib.sha256(json.dumps([documents.fingerprint(), ids]).encode()).hexdigest()
     place = out.with_name(f"{out.name}-corpus")
     if text.is_corpus(place) and not overwrite and text.read_head(place)["source"] == source:
+        text.Corpus.open(place).check()
         return place
+    if not alone:
+        raise UserError(
+            f"{place}: expected a corpus that is prepared, for processes that train together do not wait hours for it; "
+            "first run `bothways text prepare`, then give this command what it made"
+        )
     if place.exists() and not overwrite:
         raise UserError(
             f"{place}: was made from other text, or with another tokenizer; give it instead of the text, choose "
@@ -194,6 +207,16 @@ def _corpus(
             given_tokenizer = text.load_tokenizer(Path(folder))
     text.prepare_corpus(documents, given_tokenizer, place, source=source, overwrite=overwrite, workers=workers)
     return place
+
+
+def _say_vocabulary(settings: TextPretrainConfig, tokenizer: text.Tokenizer) -> None:
+    """Warns where another vocabulary was asked for than the one that is given."""
+    wanted = settings.vocabulary.size
+    if "vocabulary" in settings.model_fields_set and wanted != tokenizer.size:
+        warnings.warn(
+            f"vocabulary.size {wanted} has no effect: a tokenizer of {tokenizer.size} tokens is given", BothwaysWarning,
+            stacklevel=4,
+        )  # fmt: skip
 
 
 def _model_config(settings: TextPretrainConfig, tokenizer: text.Tokenizer, *, pairs: bool) -> ModelConfig:

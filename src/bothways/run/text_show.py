@@ -11,10 +11,12 @@ from bothways.config import TextPretrainConfig, load_config
 from bothways.draws import generator
 from bothways.errors import UserError
 from bothways.heads import IGNORED
+from bothways.masking import Action
 from bothways.model import Model
 from bothways.training import MANIFEST, check_finished, load_manifest, load_recipe, run_at
 
-LABELS = {text.IS_NEXT: "next", text.RANDOM: "random", IGNORED: None}
+LABELS = {text.IS_NEXT: "next", text.NOT_NEXT: "random", IGNORED: None}
+BY = {Action.MASK: "mask", Action.RANDOM: "random", Action.UNCHANGED: "unchanged"}
 
 
 def text_show(
@@ -90,9 +92,8 @@ def _told(source: text.SequenceSource, number: int, epoch: int, model: Model | N
     hidden: list[dict[str, Any]] = []
     for at in places:
         truth, seen = int(one.truth[at]), int(one.ids[at])
-        by = "mask" if seen == tokenizer.mask_id else "unchanged" if seen == truth else "random"
         names = {"truth": tokenizer.token(truth), "seen": tokenizer.token(seen)}
-        hidden.append({"position": int(at), **names, "by": by})
+        hidden.append({"position": int(at), **names, "by": BY[Action(one.action[at])]})
     if model is not None:
         batch = source.batch(np.array([number]), np.array([epoch]))
         with torch.no_grad():

@@ -12,6 +12,7 @@ from bothways.text.saving import save_folder
 from bothways.text.scoring import (
     Pairs,
     Scored,
+    Stretch,
     draw_pairs,
     mlm_scores,
     next_sentence,
@@ -21,14 +22,14 @@ from bothways.text.scoring import (
     sentence_tokens,
 )
 from bothways.text.sentences import Splitter, split_sentences
-from bothways.text.sequences import IS_NEXT, RANDOM, Example, SequenceSource, can_pair, divide, hide
+from bothways.text.sequences import IS_NEXT, NOT_NEXT, Example, SequenceSource, can_pair, divide, hide
 from bothways.text.tokenizer import Encoding, Tokenizer, load_tokenizer, tokenizer_files
 from bothways.text.vectors import Vectors, check_settings, embed, normalised, said_too_long, text_vectors, window_length
 from bothways.text.wordpiece import save_tokenizer, train_wordpiece
 
 __all__ = [
     "IS_NEXT",
-    "RANDOM",
+    "NOT_NEXT",
     "Corpus",
     "Document",
     "Documents",
@@ -40,6 +41,7 @@ __all__ = [
     "SequenceSource",
     "SourceFile",
     "Splitter",
+    "Stretch",
     "TokenEmbedding",
     "Tokenizer",
     "Vectors",

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,17 @@ from bothways.text.tokenizer import Tokenizer, load_tokenizer
 
 FORMAT_VERSION = 1
 HEAD = "store.json"
+COUNTED = ("tokens", "sentences", "documents")
 ARRAYS = ("ids", "sentences", "documents", "places", "digests")
 MOST_HEAD_BYTES = 2**28
 """It names all files."""
+_AT_ONCE = 2**22
+"""Ids or places that are checked at once."""
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A store of documents, made by `prepare_corpus`; nothing of it is read before it is asked for.
+    """A store of documents, made by `prepare_corpus`; nothing but its head is read before it is asked for.
 
     Attributes:
         path: the folder.
@@ -54,7 +58,9 @@ class Corpus:
         path = Path(path)
         head = read_head(path)
         try:
-            arrays = {name: np.load(path / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in ARRAYS}
+            arrays = {
+                name: np.asarray(np.load(path / f"{name}.npy", mmap_mode="r", allow_pickle=False)) for name in ARRAYS
+            }  # plain views of the memory maps, which are quicker to cut
         except (OSError, ValueError, EOFError) as problem:
             raise UserError(f"{path}: the corpus is damaged ({problem}); prepare it anew") from None
         found = cls(path, head, load_tokenizer(path), **arrays)
@@ -62,23 +68,39 @@ class Corpus:
         return found
 
     def _check(self) -> None:
-        """Refuses files that contradict each other, which would read beyond their ends; each id is looked at."""
+        """Refuses files that contradict each other."""
         n_tokens, n_sentences = len(self.ids), len(self.sentences) - 1
         n_documents = len(self.documents) - 1
-        ends = (
+        fit = (
             n_documents > 0
             and self.ids.dtype.kind == "u"
             and (int(self.sentences[0]), int(self.sentences[-1])) == (0, n_tokens)
             and (int(self.documents[0]), int(self.documents[-1])) == (0, n_sentences)
             and len(self.places) == len(self.digests) == n_documents
         )
-        pieces = range(0, n_tokens, 2**24)
-        known = all(int(self.ids[first : first + 2**24].max()) < self.tokenizer.size for first in pieces)
-        ends = ends and known and all(bool((np.diff(one) > 0).all()) for one in (self.sentences, self.documents))
         totals = self.head["totals"]
-        wanted = [totals.get(name) for name in ("tokens", "sentences", "documents")]
-        if not ends or wanted != [n_tokens, n_sentences, n_documents]:
-            raise UserError(f"{self.path}: the corpus is damaged (its files contradict each other); prepare it anew")
+        if not fit or [totals.get(name) for name in COUNTED] != [n_tokens, n_sentences, n_documents]:
+            raise self._damaged("its files contradict each other")
+
+    def check(self) -> None:
+        """Reads all ids and all places, so that damage is found before work begins.
+
+        Raises:
+            UserError: an id is none of the tokenizer's, or places do not grow.
+        """
+        for first in range(0, len(self.ids), _AT_ONCE):
+            self.tokens(first, min(first + _AT_ONCE, len(self.ids)))
+        for places in (self.sentences, self.documents):
+            for first in range(0, len(places), _AT_ONCE):
+                if (np.diff(places[first : first + _AT_ONCE + 1]) < 1).any():
+                    raise self._damaged("its places do not grow")
+
+    def _damaged(self, why: str) -> UserError:
+        return UserError(f"{self.path}: the corpus is damaged ({why}); prepare it anew")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process opens the store again, whose arrays would be copied else."""
+        return Corpus.open, (self.path,)
 
     def __len__(self) -> int:
         """Number of documents."""
@@ -88,6 +110,38 @@ class Corpus:
         """Returns where a document's tokens begin and end in `ids`."""
         first, last = self.documents[document : document + 2]
         return int(self.sentences[first]), int(self.sentences[last])
+
+    def n_tokens(self, documents: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+        """Returns how many tokens documents have.
+
+        Raises:
+            UserError: the store is damaged.
+        """
+        n = self.sentences[self.documents[documents + 1]] - self.sentences[self.documents[documents]]
+        if n.min(initial=1) < 1:
+            raise self._damaged("a document has no token")
+        return n
+
+    def tokens(self, begin: int, end: int) -> Int[np.ndarray, " n"]:
+        """Returns the ids from one place to another, as int64.
+
+        Raises:
+            UserError: the store is damaged.
+        """
+        ids = self.ids[begin:end].astype(np.int64)
+        if not 0 <= begin < end or len(ids) < end - begin or ids.max() >= self.tokenizer.size:
+            raise self._damaged(f"no ids of its tokenizer are at {begin} to {end}")
+        return ids
+
+    def sentences_of(self, document: int) -> list[list[int]]:
+        """Returns the ids of each sentence of a document.
+
+        Raises:
+            UserError: the store is damaged.
+        """
+        first, last = self.documents[document : document + 2]
+        starts = self.sentences[first : last + 1].tolist()
+        return [self.tokens(begin, end).tolist() for begin, end in pairwise(starts)]
 
     def name(self, document: int) -> str:
         """Returns a document's file and line."""

@@ -119,7 +119,7 @@ class Documents:
             except UserError as problem:
                 reason = str(problem).removeprefix(f"{path}: ")
                 if one.documents:
-                    reason = f"{reason} (its first {one.documents:,} documents were read)"
+                    reason = f"{reason} (documents read before that: {one.documents:,})"
                 self.skipped.append({"file": name, "reason": reason})
             if one.documents or not (self.skipped and self.skipped[-1]["file"] == name):
                 self.files.append(one)
@@ -144,12 +144,15 @@ class Documents:
     def fingerprint(self) -> str:
         """Returns a hash of the files' bytes and of how they are read; it reads them all, and names play no part.
 
-        Raises:
-            OSError: a file cannot be read.
+        Of a file that cannot be read, which will be skipped, the reason stands for its bytes.
         """
         digest = hashlib.sha256(json.dumps([self.separator, self.column, self.encoding]).encode())
         for path, _, _ in self._found:
-            digest.update(f"{path.suffix.lower()} {sha256_file(path)}".encode())
+            try:
+                content = sha256_file(path)
+            except OSError as problem:
+                content = plain_words(problem)
+            digest.update(f"{path.suffix.lower()} {content}".encode())
         return digest.hexdigest()
 
     def _search(self) -> list[tuple[Path, str, int]]:

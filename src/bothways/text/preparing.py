@@ -20,6 +20,8 @@ from zipfile import BadZipFile
 import numpy as np
 import tokenizers
 from jaxtyping import Shaped
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from bothways import __version__
 from bothways.errors import UserError
@@ -38,8 +40,9 @@ WORTH_BYTES = 2**24
 """So much text makes up for the start of a process, which imports torch; one process tokenises with all cores, too."""
 MOST_UNKNOWN = 0.05
 """Of the tokens; above it the share is a note."""
-_AT_ONCE = 1000
-"""Sentences that are tokenised together."""
+_AT_ONCE, _JOINED = 1024, 32
+"""Sentences that are tokenised together, and those that are joined for it."""
+_SEP = "[SEP]"
 _MEGABYTE = 10**6
 
 
@@ -80,7 +83,7 @@ def prepare_corpus(
     out: str | Path,
     *,
     split: Splitter = split_sentences,
-    source: str = "",
+    source: str | None = None,
     overwrite: bool = False,
     workers: int | None = None,
     dask: str | None = None,
@@ -93,7 +96,7 @@ def prepare_corpus(
         out: the corpus's folder; made in a hidden work folder beside it and moved into place when whole. A call that
             was stopped is taken up by the next one.
         split: makes sentences of a document; a function of a module, so that another process finds it.
-        source: what it comes from, kept in its head: `Documents.fingerprint` and what else its maker went by.
+        source: what it comes from, kept in its head; if none, `Documents.fingerprint`.
         overwrite: replace an existing `out`.
         workers: processes; by default one for each core, fewer where there is little to do or little memory. A single
             one tokenises with all cores, but splits with one.
@@ -116,6 +119,7 @@ def prepare_corpus(
         "sentences": f"{split.__module__}.{split.__qualname__}",
         "tokenizer_sha256": hashlib.sha256(tokenizer.to_str().encode()).hexdigest(),
     }  # fmt: skip
+    source = documents.fingerprint() if source is None else source
     with work_folder(out, "chunks", ".npz", dask) as at:
         at.set_up({"format_version": FORMAT_VERSION, "version": __version__, **settings})
         write_text(at.path / TOKENIZER, tokenizer.to_str())
@@ -125,12 +129,9 @@ def prepare_corpus(
             totals = _put_together(folder, at.done, made, tokenizer.size)
             found = documents.summary()
             if totals["tokens"] == totals["unknown"]:
-                reason = (
-                    f" ({found['skipped'][0]['file']}: {found['skipped'][0]['reason']})" if found["skipped"] else ""
-                )
                 raise UserError(
                     f"{', '.join(map(str, documents.paths))}: expected documents with words that the tokenizer knows, "
-                    f"found none{reason}; check the corpus, and that the tokenizer is of its language"
+                    f"found none{documents.first_reason()}; check the corpus, and that the tokenizer is of its language"
                 )
             if totals["unknown"] > MOST_UNKNOWN * totals["tokens"]:
                 share = totals["unknown"] / totals["tokens"]
@@ -138,10 +139,18 @@ def prepare_corpus(
                     f"{share:.1%} of the tokens are [UNK], words of which nothing is learned; a tokenizer of this "
                     "text knows more of them"
                 ]
+            if totals["special"]:
+                found["notes"]["special_tokens"] = [
+                    f"special tokens are written in the text, {totals['special']:,} times; none of them is ever hidden"
+                ]
             for name, content in tokenizer_files(tokenizer).items():
                 write_text(folder / name, content)
             totals["empty_documents"] += found["empty_documents"]
-            head = {"format_version": FORMAT_VERSION, "source": source, "settings": settings, "totals": totals}
+            versions = {"bothways": __version__, "tokenizers": tokenizers.__version__}
+            head = {
+                "format_version": FORMAT_VERSION, "versions": versions, "source": source, "settings": settings,
+                "totals": totals,
+            }  # fmt: skip
             write_json(folder / HEAD, head | {k: found[k] for k in ("files", "skipped", "left_out", "notes")})
         (at.path / TOKENIZER).unlink()
     return Corpus.open(out), sum(one.reused for one in made)
@@ -207,24 +216,23 @@ def make_chunk(chunk: Chunk) -> Made:
     file = chunk.folder / f"{name}.npz"
     if (counts := _counts(file)) is not None:
         return Made(name, counts, reused=True)
-    tokenizer, unknown = _tokenizer(chunk.tokenizer, os.stat(chunk.tokenizer).st_mtime_ns)
-    sentences, found = [], list[list[int]]()
+    tokenizer, unknown, special = _tokenizer(chunk.tokenizer, os.stat(chunk.tokenizer).st_mtime_ns)
+    n_split = []
     with ThreadPoolExecutor(1) as beside:  # the library, which needs no lock of Python's, works while we split
         encoded, waiting = [], list[str]()
         for number, text in enumerate(chunk.texts, 1):
-            sentences.append(chunk.split(text))
-            waiting += sentences[-1]
+            sentences = chunk.split(text)
+            n_split.append(len(sentences))
+            waiting += sentences
             if len(waiting) >= _AT_ONCE or number == len(chunk.texts):
-                encoded.append(beside.submit(tokenizer.encode_batch_fast, waiting, add_special_tokens=False))
+                encoded.append(beside.submit(_encoded, tokenizer, waiting))
                 waiting = []
-        for batch in encoded:
-            found += [one.ids for one in batch.result()]
-    lengths = np.fromiter(map(len, found), np.int64, len(found))
-    ids = np.fromiter(chain.from_iterable(found), np.uint32, int(lengths.sum()))
-    document = np.repeat(np.arange(len(sentences)), [len(one) for one in sentences])
+        found = [one.result() for one in encoded] or [_encoded(tokenizer, [])]
+    ids, lengths = (np.concatenate(one) for one in zip(*found))
+    document = np.repeat(np.arange(len(n_split)), n_split)
     # A sentence may hold nothing but what the tokenizer takes out, and so may a document.
-    n_sentences = np.bincount(document[lengths > 0], minlength=len(sentences))
-    n_tokens = np.bincount(document, lengths, minlength=len(sentences)).astype(np.int64)
+    n_sentences = np.bincount(document[lengths > 0], minlength=len(n_split))
+    n_tokens = np.bincount(document, lengths, minlength=len(n_split)).astype(np.int64)
     there = n_tokens > 0
     ends = n_tokens.cumsum()
     digests = [hashlib.blake2b(ids[end - n : end].tobytes(), digest_size=8).digest() for end, n in zip(ends, n_tokens)]
@@ -238,6 +246,7 @@ def make_chunk(chunk: Chunk) -> Made:
     counts = {
         "tokens": len(ids),
         "unknown": int((ids == unknown).sum()),
+        "special": int(np.isin(ids, special).sum()),
         "sentences": len(arrays["sentences"]),
         "documents": int(there.sum()),
         "next_pairs": int((n_sentences[there] - 1).sum()),
@@ -248,7 +257,34 @@ def make_chunk(chunk: Chunk) -> Made:
     return Made(name, counts)
 
 
-_COUNTED = ("tokens", "unknown", "sentences", "documents", "next_pairs", "empty_documents")
+def _encoded(tokenizer: tokenizers.Tokenizer, sentences: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the ids of sentences, one after the other, and how many each has.
+
+    For a long text the library needs less time than for as much in short ones, so sentences are joined by BERT's [SEP],
+    before and after which it begins anew. Where one is written in the text, or the rules are not BERT's,
+    each sentence goes alone.
+    """
+    sep_id = tokenizer.token_to_id(_SEP)
+    like_bert = isinstance(tokenizer.normalizer, BertNormalizer) and isinstance(
+        tokenizer.pre_tokenizer, BertPreTokenizer
+    )
+    if like_bert and sep_id is not None:
+        groups = [
+            _SEP.join([*sentences[first : first + _JOINED], ""]) for first in range(0, len(sentences), _JOINED)
+        ]  # fmt: skip
+        ids = _flat([one.ids for one in tokenizer.encode_batch_fast(groups, add_special_tokens=False)])
+        ends = np.flatnonzero(ids == sep_id)
+        if len(ends) == len(sentences):
+            return ids[ids != sep_id], np.diff(ends, prepend=-1) - 1
+    found = [one.ids for one in tokenizer.encode_batch_fast(sentences, add_special_tokens=False)]
+    return _flat(found), np.fromiter(map(len, found), np.int64, len(found))
+
+
+def _flat(ids: list[list[int]]) -> np.ndarray:
+    return np.fromiter(chain.from_iterable(ids), np.uint32, sum(map(len, ids)))
+
+
+_COUNTED = ("tokens", "unknown", "special", "sentences", "documents", "next_pairs", "empty_documents")
 
 
 def _counts(file: Path) -> dict[str, int] | None:
@@ -261,10 +297,12 @@ def _counts(file: Path) -> dict[str, int] | None:
 
 
 @lru_cache(maxsize=2)
-def _tokenizer(path: Path, _: int) -> tuple[tokenizers.Tokenizer, int]:
+def _tokenizer(path: Path, _: int) -> tuple[tokenizers.Tokenizer, int, list[int]]:
+    """Returns what the file holds, the id of [UNK] (-1: none), and those of the other special tokens."""
     tokenizer = tokenizers.Tokenizer.from_file(str(path))
     unknown = tokenizer.token_to_id(getattr(tokenizer.model, "unk_token", "") or "[UNK]")
-    return tokenizer, -1 if unknown is None else unknown
+    special = [i for i, token in tokenizer.get_added_tokens_decoder().items() if token.special and i != unknown]
+    return tokenizer, -1 if unknown is None else unknown, special
 
 
 def _put_together(folder: Path, done: Path, made: Sequence[Made], size: int) -> dict[str, int]:

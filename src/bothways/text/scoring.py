@@ -28,6 +28,15 @@ class Scored(NamedTuple):
     sequence: Int[np.ndarray, " R"]
 
 
+class Stretch(NamedTuple):
+    """Sentences that follow each other in a document."""
+
+    document: bytes
+    """A hash of the document: equal ones are the same."""
+    parts: list[list[int]]
+    """The ids of each sentence."""
+
+
 class Pairs(NamedTuple):
     """Pairs of stretches A and B, each the ids of sentences that follow each other."""
 
@@ -125,31 +134,39 @@ def pseudo_log_likelihoods(
     return sums.tolist()
 
 
-def draw_pairs(stretches: Sequence[tuple[int, list[list[int]]]], room: int, rng: np.random.Generator) -> Pairs | None:
-    """Draws pairs, half of which follow each other; none where all stretches are of one document.
+def draw_pairs(
+    stretches: Sequence[Stretch], others: Sequence[Stretch], room: int, rng: np.random.Generator
+) -> Pairs | None:
+    """Draws pairs, half of which follow each other; none where no second part is of another document.
 
     Args:
-        stretches: (document, two or more sentences that follow each other), which are parted at a sentence's end.
+        stretches: of two or more sentences, which are parted at a sentence's end.
+        others: the same or more of them, of one sentence too. A second part that is not the next is the end of one of
+            these, about as long as what it replaces, so that length does not tell it.
         room: tokens of A and B together; what is longer loses its end.
         rng: from `draws.generator`.
     """
-    documents = np.array([document for document, _ in stretches])
-    if len(set(documents.tolist())) < 2:
+    ends = [(document, parts[k:]) for document, parts in others for k in range(len(parts))]
+    of, n = np.array([document for document, _ in ends]), np.array([sum(map(len, end)) for _, end in ends])
+    if len(set(of.tolist())) < 2 or not stretches:
         return None
-    parted = []
-    for _, parts in stretches:
-        at = int(rng.integers(1, len(parts)))
-        parted.append(([i for one in parts[:at] for i in one], [i for one in parts[at:] for i in one]))
     labels = rng.permutation(np.arange(len(stretches)) % 2)
     a, b = [], []
-    for place, label in enumerate(labels):
-        other = int(rng.choice(np.flatnonzero(documents != documents[place]))) if label else place
-        one, two = parted[place][0], parted[other][1]
+    for (document, parts), label in zip(stretches, labels):
+        at = int(rng.integers(1, len(parts)))
+        one, two = _joined(parts[:at]), _joined(parts[at:])
+        if label:
+            difference = np.where(of == document, np.inf, np.abs(n - len(two)))
+            two = _joined(ends[int(rng.choice(np.flatnonzero(difference == difference.min())))][1])
         while len(one) + len(two) > room:
             one, two = (one[:-1], two) if len(one) > len(two) else (one, two[:-1])
         a.append(one)
         b.append(two)
     return Pairs(a, b, labels)
+
+
+def _joined(parts: Sequence[list[int]]) -> list[int]:
+    return [i for part in parts for i in part]
 
 
 @torch.inference_mode()

@@ -5,18 +5,23 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, UInt8
 from torch import Tensor
 
 from bothways.config import SequenceConfig, TextMaskingConfig
 from bothways.draws import generator
+from bothways.errors import UserError
 from bothways.heads import IGNORED
 from bothways.masking import Action, drawn_actions, random_positions, word_positions
 from bothways.text.corpus import Corpus
 from bothways.text.tokenizer import Tokenizer
 
-IS_NEXT, RANDOM = 0, 1
+IS_NEXT, NOT_NEXT = 0, 1
 """NSP's labels, as in BERT."""
+_TRIES = 4
+"""Documents of which the one with whole sentences of the nearest length is taken."""
+_REDRAWN = 64
+"""Times that a document is drawn anew that equals the one at hand."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +33,15 @@ class Example:
         segments: 0 = up to the first [SEP], 1 = b and the last [SEP].
         truth: the ids before any was replaced.
         masked: True = to be predicted.
-        next_label: `IS_NEXT`, `RANDOM`, or `heads.IGNORED` where there is no b.
+        action: what was done to each token, `masking.Action`.
+        next_label: `IS_NEXT`, `NOT_NEXT`, or `heads.IGNORED` where there is no b.
     """
 
     ids: Int[np.ndarray, " L"]
     segments: Int[np.ndarray, " L"]
     truth: Int[np.ndarray, " L"]
     masked: Bool[np.ndarray, " L"]
+    action: UInt8[np.ndarray, " L"]
     next_label: int
 
 
@@ -42,12 +49,14 @@ class SequenceSource:
     """Sequences of some documents; each is a function of (seed, epoch, its number), see `training.Source`.
 
     An epoch has about as many sequences as the documents have tokens for: each document is divided into places of
-    equal length, and a sequence begins with a sentence near its place, another one in each epoch.
+    equal length, and a sequence lies around a token of its place, another one in each epoch.
 
-    With `next_sentence` (Devlin et al. 2019, section 3.1, and create_pretraining_data.py of google-research/bert) a
-    sequence takes sentences as far as they fit and divides them in two; in half of the cases the second part is
-    replaced by sentences of another document. A document of one sentence has no pair: it is trained on alone, without a
-    label, and is drawn as another document's second part. Without it a sequence is one stretch of a document.
+    With `next_sentence` (Devlin et al. 2019, section 3.1) a sequence is the text before the beginning of a sentence and
+    the text after it, both as long as they fit; in half of the cases the second part is replaced by one of another
+    document. create_pretraining_data.py of google-research/bert draws the parts' lengths from the documents; here they
+    are drawn first, and a replacement has the length and the kind of end of what it replaces, or these would tell the
+    label. A document of one sentence, and the inside of one longer than the sequence, have no pair: they are trained on
+    alone, without a label, and are drawn as second parts. Without it a sequence is one stretch of a document.
 
     Args:
         corpus: the store.
@@ -57,6 +66,9 @@ class SequenceSource:
         next_sentence: make pairs; `can_pair` says whether there are any.
         seed: of all draws.
         purpose: so that two sources of the same seed draw other numbers.
+
+    Raises:
+        UserError: whole words are to be hidden, and the tokenizer does not say which pieces go on a word.
     """
 
     def __init__(
@@ -72,12 +84,22 @@ class SequenceSource:
     ) -> None:
         self.corpus, self.documents, self.config = corpus, documents, config
         self.masking, self.next_sentence, self.seed, self.purpose = masking, next_sentence, seed, purpose
+        if masking.whole_words and not corpus.tokenizer.prefix:
+            raise UserError(
+                f"{corpus.path}: masking.whole_words needs WordPiece, which marks the pieces that go on a word; its "
+                "tokenizer is another; set it to false"
+            )
         self.room = config.length - (3 if next_sentence else 2)  # for tokens beside [CLS] and [SEP]
-        first, last = corpus.documents[documents], corpus.documents[documents + 1]
-        self.n_tokens = corpus.sentences[last] - corpus.sentences[first]
+        self.n_tokens = corpus.n_tokens(documents)
         places = np.maximum(1, np.rint(self.n_tokens / self.room)).astype(np.int64)
         self.first_place = np.concatenate([[0], places.cumsum()])
         self.hideable = corpus.tokenizer.ordinary
+        self.by_length = np.argsort(self.n_tokens, kind="stable")
+        self.places_before = np.concatenate([[0], places[self.by_length].cumsum()])
+        self.digests = corpus.digests[documents]
+        unlike = self.digests[self.by_length] != self.digests[self.by_length[-1]]
+        self.longest = [self.by_length[-1], *self.by_length[np.flatnonzero(unlike)[-1:]]]
+        """The longest document, and the longest one of those that do not equal it."""
 
     def __len__(self) -> int:
         """Number of sequences of an epoch."""
@@ -104,52 +126,72 @@ class SequenceSource:
         which = int(np.searchsorted(self.first_place, number, side="right")) - 1
         room = self.room if rng.random() >= self.config.short else int(rng.integers(2, self.room + 1))
         place, n_places = number - int(self.first_place[which]), int(np.diff(self.first_place[which : which + 2])[0])
-        begin = int((place + rng.random()) * self.n_tokens[which] / n_places)
-        begin = max(0, min(begin, int(self.n_tokens[which]) - room))
-        parts, label = self._pair(which, begin, room, rng) if self.next_sentence else ([], IGNORED)
+        centre = int((place + rng.random()) * self.n_tokens[which] / n_places)
+        parts, label = self._pair(which, centre, room, rng) if self.next_sentence else ([], IGNORED)
         if not parts:
-            parts = [self._stretch(which, begin, room)]
+            parts = [self._stretch(which, centre, room)]
         return hide(parts, label, self.corpus.tokenizer, self.hideable, self.masking, rng)
 
-    def _stretch(self, which: int, begin: int, room: int) -> np.ndarray:
-        """Returns up to `room` tokens of a document, from the sentence at `begin` on, or from inside a long one."""
-        corpus = self.corpus
-        start, end = corpus.tokens_of(int(self.documents[which]))
-        sentence = int(np.searchsorted(corpus.sentences, start + begin, side="right")) - 1
-        first, after = int(corpus.sentences[sentence]), int(corpus.sentences[sentence + 1])
-        if after - first > room:
-            first = min(start + begin, after - room)
-        return corpus.ids[first : min(first + room, end)].astype(np.int64)
+    def _stretch(self, which: int, centre: int, room: int) -> np.ndarray:
+        """Returns up to `room` tokens around one: from a sentence's beginning on, inside a long one, or to the end."""
+        start, end = self.corpus.tokens_of(int(self.documents[which]))
+        begin = max(start, min(start + centre - room // 2, end - room))
+        if begin + room < end:
+            sentence = int(np.searchsorted(self.corpus.sentences, begin, side="right")) - 1
+            first, after = (int(one) for one in self.corpus.sentences[sentence : sentence + 2])
+            begin = first if after - first <= room else begin
+        return self.corpus.tokens(begin, min(begin + room, end))
 
-    def _pair(self, which: int, begin: int, room: int, rng: np.random.Generator) -> tuple[list[np.ndarray], int]:
+    def _pair(self, which: int, centre: int, room: int, rng: np.random.Generator) -> tuple[list[np.ndarray], int]:
         """Returns two parts of `room` tokens at most and their label; nothing where there is no pair to be had."""
         corpus, document = self.corpus, int(self.documents[which])
-        first, last = (int(one) for one in corpus.documents[document : document + 2])
-        if last - first < 2 or len(self.documents) < 2:
+        start, end = corpus.tokens_of(document)
+        middle = self._beginning(document, start + centre)
+        others = [one for one in self.longest if self.digests[one] != self.digests[which]]
+        if middle == start or abs(middle - start - centre) > self.room or not others:
             return [], IGNORED
-        start = int(corpus.sentences[first]) + begin
-        sentence = min(int(np.searchsorted(corpus.sentences, start, side="right")) - 1, last - 2)
-        stop = self._as_far(sentence, last, room, least=2)
-        middle = int(rng.integers(sentence + 1, stop))
-        a = self._tokens(sentence, middle)
-        if rng.random() < 0.5:
-            return _fitted(a, self._tokens(middle, stop), room, rng), IS_NEXT
-        other = int(rng.integers(len(self.documents) - 1))
-        other += other >= which
-        first, last = (int(one) for one in corpus.documents[int(self.documents[other]) + np.array([0, 1])])
-        sentence = int(rng.integers(first, last))
-        b = self._tokens(sentence, self._as_far(sentence, last, max(room - len(a), 1), least=1))
-        return _fitted(a, b, room, rng), RANDOM
+        n_b = min(end - middle, int(self.n_tokens[others[0]]))
+        b = min(room - min(int(rng.integers(1, room)), middle - start), n_b)
+        begin, label = middle, IS_NEXT
+        if rng.random() >= 0.5:
+            label = NOT_NEXT
+            if middle + b == end:
+                ends = [self._end(self._other(which, b, int(others[0]), rng), b) for _ in range(_TRIES)]
+                begin, stop = min(ends, key=lambda one: abs(one[1] - one[0] - b))
+                b = min(stop - begin, room - 1)
+            else:
+                other = self._other(which, b, int(others[0]), rng)
+                first, stop = corpus.tokens_of(other)
+                begin = self._beginning(other, int(rng.integers(first, stop)))
+                if begin + b > stop:
+                    begin = self._beginning(other, stop - b, after=False)
+        a = min(room - b, middle - start)
+        return [corpus.tokens(middle - a, middle), corpus.tokens(begin, begin + b)], label
 
-    def _as_far(self, sentence: int, last: int, room: int, least: int) -> int:
-        """Returns the end of the sentences from `sentence` on that fill the room, the last one perhaps beyond it."""
-        starts = self.corpus.sentences[sentence : min(last, sentence + room) + 1]  # each has a token
-        stop = sentence + int(np.searchsorted(starts, starts[0] + room, side="left"))
-        return min(max(stop, sentence + least), last)
+    def _other(self, which: int, wanted: int, longest: int, rng: np.random.Generator) -> int:
+        """Draws a document, by its share of the sequences, with as many tokens as wanted that does not equal one."""
+        shorter = int(np.searchsorted(self.n_tokens, wanted, sorter=self.by_length))
+        for _ in range(_REDRAWN):
+            place = int(rng.integers(self.places_before[shorter], self.places_before[-1]))
+            other = int(self.by_length[np.searchsorted(self.places_before, place, side="right") - 1])
+            if self.digests[other] != self.digests[which]:
+                return int(self.documents[other])
+        return int(self.documents[longest])  # one document is nearly all of the corpus
 
-    def _tokens(self, sentence: int, stop: int) -> np.ndarray:
-        begin, end = self.corpus.sentences[[sentence, stop]]
-        return self.corpus.ids[begin:end].astype(np.int64)
+    def _starts(self, document: int) -> np.ndarray:
+        """Returns where each sentence of a document begins, and its end."""
+        first, last = self.corpus.documents[document : document + 2]
+        return self.corpus.sentences[first : last + 1]
+
+    def _beginning(self, document: int, place: int, *, after: bool = True) -> int:
+        """Returns where the sentence after the one at a place begins, at most the last; or where that one begins."""
+        starts = self._starts(document)
+        return int(starts[min(int(np.searchsorted(starts, place, side="right")) - (not after), len(starts) - 2)])
+
+    def _end(self, document: int, wanted: int) -> tuple[int, int]:
+        """Returns from where on a document's last sentences have about as many tokens as wanted, and its end."""
+        starts = self._starts(document)
+        return int(starts[np.abs(starts[:-1] - (starts[-1] - wanted)).argmin()]), int(starts[-1])
 
 
 def hide(
@@ -185,7 +227,7 @@ def hide(
     action = drawn_actions(masked, masking, rng)
     ids = np.where(action == Action.MASK, tokenizer.mask_id, truth)
     other = tokenizer.named_ids[rng.integers(len(tokenizer.named_ids), size=len(truth))]
-    return Example(np.where(action == Action.RANDOM, other, ids), segments, truth, masked, label)
+    return Example(np.where(action == Action.RANDOM, other, ids), segments, truth, masked, action, label)
 
 
 def collate(examples: Sequence[Example], pad_id: int, *, next_sentence: bool) -> dict[str, Tensor]:
@@ -209,25 +251,11 @@ def collate(examples: Sequence[Example], pad_id: int, *, next_sentence: bool) ->
     return batch
 
 
-def _fitted(a: np.ndarray, b: np.ndarray, room: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Shortens a pair to `room` tokens, always the longer part, at its beginning or end at random."""
-    n_a, n_b = len(a), len(b)
-    if (over := n_a + n_b - room) > 0:
-        longer = min(over, abs(n_a - n_b))
-        rest = over - longer
-        n_a, n_b = (n_a - longer, n_b) if n_a > n_b else (n_a, n_b - longer)
-        n_a, n_b = n_a - (rest + 1) // 2, n_b - rest // 2
-    parts = []
-    for part, n in ((a, n_a), (b, n_b)):
-        front = int(rng.binomial(len(part) - n, 0.5))
-        parts.append(part[front : front + n])
-    return parts
-
-
 def can_pair(corpus: Corpus, documents: Int[np.ndarray, " n"]) -> str:
     """Says why documents give no pairs of sentences for NSP; nothing where they do."""
-    if len(documents) < 2:
-        return "there is one document, and the sentence that is not the next comes from another"
+    if len(np.unique(corpus.digests[documents])) < 2:
+        which = "there is one document" if len(documents) == 1 else "all documents are equal"
+        return f"{which}, and the sentence that is not the next comes from another"
     n_sentences = corpus.documents[documents + 1] - corpus.documents[documents]
     if int(n_sentences.max()) < 2:
         return "each document is one sentence, so no sentence has a next one"

@@ -90,8 +90,11 @@ class Tokenizer:
         self._special = sorted(added | {vocab[token] for token in special.values()})
         self.named_ids = np.array(sorted(vocab.values()))
         self.continues = np.zeros(self.size, dtype=bool)
-        if prefix := isinstance(tokenizer.model, WordPiece) and tokenizer.model.continuing_subword_prefix:
-            self.continues[[i for token, i in vocab.items() if token.startswith(prefix) and token != prefix]] = True
+        self.prefix = tokenizer.model.continuing_subword_prefix if isinstance(tokenizer.model, WordPiece) else ""
+        """Of a piece that goes on a word; none where the tokenizer is no WordPiece."""
+        if self.prefix:
+            goes_on = [i for token, i in vocab.items() if token.startswith(self.prefix) and token != self.prefix]
+            self.continues[goes_on] = True
         self.mask_token = special["mask"]
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (vocab[special[name]] for name in SPECIAL)
         self._named = torch.zeros(text.vocab_size, dtype=torch.bool)
@@ -238,6 +241,7 @@ def tokenizer_files(tokenizer: Tokenizer, folder: Path | None = None) -> dict[st
     if folder is not None:
         if (folder / SETTINGS).is_file():
             settings |= read_json(beside(folder, SETTINGS), MOST_BYTES)
+            settings.pop("auto_map", None)  # where code is that others wrote
         # A vocab.txt with a line twice has ids with gaps, and is all that there is.
         source = TOKENIZER if (folder / TOKENIZER).is_file() else VOCAB
         if source == TOKENIZER or VOCAB not in files:

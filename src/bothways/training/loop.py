@@ -91,7 +91,7 @@ def train(
         Interrupted: a signal came, and the state is saved.
     """
     if len(source) == 0:
-        raise UserError(f"{title}: expected {unit} to train on, got none; look at the store with `bothways eeg check`")
+        raise UserError(f"{title}: expected {unit} to train on, got none; look at what was prepared")
     if config.patience and score is None:
         raise UserError("training.patience: there is nobody to measure on; keep some out, or set it to 0")
     if config.batch_size != "auto" and config.batch_size >= 2 * len(source):
@@ -358,7 +358,7 @@ class _Training:
                 if self.config.patience and not np.isfinite(value):
                     raise UserError(
                         f"{self.title}: the evaluation after step {state.step} gives {value}, training.patience has "
-                        "nothing to go by; look at the people held out with `bothways eeg check`, or set it to 0"
+                        "nothing to go by; look at what is kept out, or set it to 0"
                     )
                 better = value > (-np.inf if state.best_score is None else state.best_score)
                 state.stale = 0 if better else state.stale + 1

@@ -136,5 +136,5 @@ def keep_freed_memory() -> None:
     """
     with suppress(AttributeError, OSError, TypeError):  # no glibc, or no such function in it
         set_option = ctypes.CDLL(None).mallopt
-        set_option(_MMAP_THRESHOLD, 2**30)
-        set_option(_TRIM_THRESHOLD, 2**31 - 1)
+        if set_option(_MMAP_THRESHOLD, 2**30) or set_option(_MMAP_THRESHOLD, 2**25):  # before 2.35 the most it takes
+            set_option(_TRIM_THRESHOLD, 2**31 - 1)
