@@ -4,9 +4,11 @@ from bothways.text.batching import by_length, most_tokens, padded, pools
 from bothways.text.corpus import Corpus, is_corpus, read_head
 from bothways.text.documents import Document, Documents, SourceFile
 from bothways.text.embedding import TokenEmbedding
+from bothways.text.examples import TextSource, Tokenised, tokenise, told
 from bothways.text.folder import Loaded, load_folder
 from bothways.text.hf import from_transformers, to_transformers
 from bothways.text.hf_config import config_to_transformers, unlike_bert
+from bothways.text.labelled import LabelledText, LabelledTexts, classes_of, like_empty
 from bothways.text.preparing import prepare_corpus
 from bothways.text.saving import save_folder
 from bothways.text.scoring import (
@@ -23,6 +25,7 @@ from bothways.text.scoring import (
 )
 from bothways.text.sentences import Splitter, split_sentences
 from bothways.text.sequences import IS_NEXT, NOT_NEXT, Example, SequenceSource, can_pair, divide, hide
+from bothways.text.tables import TABLES
 from bothways.text.tokenizer import Encoding, Tokenizer, load_tokenizer, tokenizer_files
 from bothways.text.vectors import Vectors, check_settings, embed, normalised, said_too_long, text_vectors, window_length
 from bothways.text.wordpiece import save_tokenizer, train_wordpiece
@@ -30,11 +33,14 @@ from bothways.text.wordpiece import save_tokenizer, train_wordpiece
 __all__ = [
     "IS_NEXT",
     "NOT_NEXT",
+    "TABLES",
     "Corpus",
     "Document",
     "Documents",
     "Encoding",
     "Example",
+    "LabelledText",
+    "LabelledTexts",
     "Loaded",
     "Pairs",
     "Scored",
@@ -42,12 +48,15 @@ __all__ = [
     "SourceFile",
     "Splitter",
     "Stretch",
+    "TextSource",
     "TokenEmbedding",
+    "Tokenised",
     "Tokenizer",
     "Vectors",
     "by_length",
     "can_pair",
     "check_settings",
+    "classes_of",
     "config_to_transformers",
     "divide",
     "draw_pairs",
@@ -55,6 +64,7 @@ __all__ = [
     "from_transformers",
     "hide",
     "is_corpus",
+    "like_empty",
     "load_folder",
     "load_tokenizer",
     "mlm_scores",
@@ -75,7 +85,9 @@ __all__ = [
     "split_sentences",
     "text_vectors",
     "to_transformers",
+    "tokenise",
     "tokenizer_files",
+    "told",
     "train_wordpiece",
     "unlike_bert",
     "window_length",
