@@ -203,3 +203,18 @@ class Classify:
             macro = measured["macro"]["auroc"]
             return float(measured["exact_match"] if macro is None else macro)
         return how_good(measured)
+
+
+def known_rows(task: Classify, rows: Rows, notes: list[str]) -> Rows:
+    """Leaves out rows of classes that are not learned, which adds a note."""
+    if not (unknown := task.unknown(rows)):
+        return rows
+    named = ", ".join(f"{name} ({n})" for name, n in unknown.items())
+    notes.append(f"no training text has the class {named}; such texts are not measured on")
+    return replace(rows, rows=[row for row in rows.rows if not task.unknown(Rows([row], {}))])
+
+
+def tokenised(rows: Rows, tokenizer: text.Tokenizer, length: int, too_long: str) -> text.Tokenised:
+    """Returns rows, one at least, as a model reads them; see `text.tokenise`."""
+    pairs = [row.pair or "" for row in rows.rows] if rows.rows[0].pair is not None else None
+    return text.tokenise(tokenizer, [row.text for row in rows.rows], pairs, length=length, too_long=too_long)

@@ -11,7 +11,7 @@ from bothways.config import HeadConfig, TextFinetuneConfig, load_config
 from bothways.errors import BothwaysWarning, UserError
 from bothways.model import LoadReport, Model, load_weights
 from bothways.run.common import check_names, fitted_batch, made_with, parameters_of
-from bothways.run.text_classify import Classify, Rows, divide_rows, read_rows
+from bothways.run.text_classify import Classify, Rows, divide_rows, known_rows, read_rows, tokenised
 from bothways.run.text_model import TextModel, open_model
 from bothways.training import check_place, content_of_run, interruptible, join, open_run, train
 
@@ -74,14 +74,14 @@ def text_finetune(
         raise UserError(f"{', '.join(map(str, data))}: expected texts with a label to train on, found none; label some")
     task = Classify.of(training, settings)
     if held_out is not None:
-        held_out = _known(task, held_out, notes)
+        held_out = known_rows(task, held_out, notes)
         shared = set(training.keys()) & set(held_out.keys())
         if shared:
             notes.append(f"{len(shared)} texts or groups are trained on and measured on; what is measured is too good")
     if odd := text.like_empty(task.classes):
         notes.append(f"{', '.join(odd)} counts as a class; if it means no label, empty its cells")
     parts = {"train": training, **({} if held_out is None or not len(held_out) else {"validation": held_out})}
-    tokens = {name: _tokenised(rows, opened, length, settings) for name, rows in parts.items()}
+    tokens = {name: tokenised(rows, opened.tokenizer, length, settings.too_long) for name, rows in parts.items()}
     for name, texts in tokens.items():
         if texts.n_too_long:
             rule = "lose their ends" if settings.too_long == "cut" or training.rows[0].pair is not None else "windows"
@@ -134,22 +134,6 @@ def text_finetune(
 
 def _paths(paths: str | Path | Sequence[str | Path]) -> list[str | Path]:
     return [paths] if isinstance(paths, str | Path) else list(paths)
-
-
-def _known(task: Classify, rows: Rows, notes: list[str]) -> Rows:
-    """Leaves out rows of classes that are not trained on, and says so."""
-    if not (unknown := task.unknown(rows)):
-        return rows
-    named = ", ".join(f"{name} ({n})" for name, n in unknown.items())
-    notes.append(f"no training text has the class {named}; such texts are not measured on")
-    kept = [i for i, row in enumerate(rows.rows) if not task.unknown(Rows([row], {}))]
-    return rows.select(kept)  # type: ignore[arg-type]
-
-
-def _tokenised(rows: Rows, opened: TextModel, length: int, settings: TextFinetuneConfig) -> text.Tokenised:
-    pairs = [row.pair or "" for row in rows.rows] if rows.rows[0].pair is not None else None
-    texts = [row.text for row in rows.rows]
-    return text.tokenise(opened.tokenizer, texts, pairs, length=length, too_long=settings.too_long)
 
 
 def _counted(task: Classify, rows: Rows) -> dict[str, int]:

@@ -12,10 +12,10 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from bothways import text
-from bothways.config import TextFinetuneConfig
+from bothways.config import HeadConfig, TextFinetuneConfig
 from bothways.errors import BothwaysWarning, UserError
 from bothways.files import check_output, replacing
-from bothways.run.text_classify import Classify
+from bothways.run.text_classify import KINDS, Classify
 from bothways.run.text_model import TextModel, open_model
 from bothways.training import load_recipe
 
@@ -120,7 +120,7 @@ def task_of(opened: TextModel) -> Classify:
     Raises:
         UserError: it has no head for that.
     """
-    found = [head for head in opened.model.config.heads.values() if head.kind in ("sequence", "several", "number")]
+    found = label_heads(opened)
     if len(found) != 1:
         has = ", ".join(opened.model.config.heads) or "none"
         raise UserError(
@@ -128,6 +128,11 @@ def task_of(opened: TextModel) -> Classify:
             "run `bothways text finetune` first"
         )
     return Classify.from_head(found[0])
+
+
+def label_heads(opened: TextModel) -> list[HeadConfig]:
+    """Returns the heads that tell a label of a whole text."""
+    return [head for head in opened.model.config.heads.values() if head.kind in KINDS.values()]
 
 
 def settings_of(opened: TextModel) -> TextFinetuneConfig:
