@@ -81,9 +81,9 @@ def divide_rows(rows: Rows, fraction: float, seed: int) -> tuple[Rows, Rows]:
     single = all(isinstance(row.label, str) for row in rows.rows)
     for name in sorted(set(label_of.values())) if single else [""]:
         own = [key for key, label in label_of.items() if not single or label == name]
-        wanted, taken = round(fraction * sum(n_of[key] for key in own)), 0
+        wanted, taken = max(1, round(fraction * sum(n_of[key] for key in own))), 0
         for place in rng.permutation(len(own))[: len(own) - 1]:
-            if taken + n_of[own[place]] / 2 > wanted:
+            if taken and taken + n_of[own[place]] / 2 > wanted:
                 break
             held_out.add(own[place])
             taken += n_of[own[place]]
@@ -176,8 +176,7 @@ class Classify:
         """Returns what a model says of texts: the probability of each class, or a number [n 1] in its own unit."""
         read = {"classes": class_probabilities, "several": several_probabilities, "number": number_values}[self.kind]
         with progress(title, int(texts.first_window[-1]), "windows") as meter:
-            found = text.told(model, texts, pad_id, read, meter.advance)
-        return found.reshape(len(texts), -1)
+            return text.told(model, texts, pad_id, read, meter.advance)
 
     def measured(self, rows: Rows, said: Float[np.ndarray, "n k"], *, n_bootstrap: int = 2000) -> dict[str, Any]:
         """Returns `evaluation.classification_metrics`, `multilabel_metrics` or `regression_metrics`.

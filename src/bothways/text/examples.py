@@ -1,11 +1,11 @@
 """Texts with labels as a source for training, and what a model says of them; long ones in windows."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt32
 from torch import Tensor
 
 from bothways.draws import generator
@@ -29,7 +29,7 @@ class Tokenised:
         tokens: of each text, without [CLS] and [SEP], before anything was cut, [n].
     """
 
-    ids: Int[np.ndarray, " T"]
+    ids: UInt32[np.ndarray, " T"]
     starts: Int[np.ndarray, " W1"]
     n_first: Int[np.ndarray, " W"]
     first_window: Int[np.ndarray, " n1"]
@@ -40,9 +40,8 @@ class Tokenised:
         """Number of texts."""
         return len(self.first_window) - 1
 
-    def batch(self, windows: Iterable[int], pad_id: int, device: torch.device) -> dict[str, Tensor]:
+    def batch(self, windows: Int[np.ndarray, " B"], pad_id: int, device: torch.device) -> dict[str, Tensor]:
         """Returns windows as the model reads them, padded on the right."""
-        windows = np.asarray(list(windows))
         ids = [self.ids[self.starts[w] : self.starts[w + 1]].astype(np.int64) for w in windows]
         n_first = self.n_first[windows].tolist()
         return padded(ids, pad_id, device, n_first if any(n_first) else None)
@@ -141,7 +140,7 @@ class TextSource:
 
     def batch(self, ids: Int[np.ndarray, " B"], epochs: Int[np.ndarray, " B"]) -> dict[str, Tensor]:
         """Returns texts with `labels` [B], or `targets` [B k]."""
-        windows = [self._window(int(one), int(epoch)) for one, epoch in zip(ids, epochs)]
+        windows = np.array([self._window(int(one), int(epoch)) for one, epoch in zip(ids, epochs)])
         batch = self.texts.batch(windows, self.pad_id, torch.device("cpu"))
         return {**batch, "labels" if self.labels.ndim == 1 else "targets": self.labels[ids]}
 
@@ -166,17 +165,17 @@ def told(
         model: in eval mode, wherever it is.
         texts: of several windows the mean is taken.
         pad_id: of the tokenizer.
-        read: what is wanted of a batch, [B k], e.g. `training.class_probabilities`.
+        read: what is wanted of a batch, [B k] or [B], e.g. `training.class_probabilities`.
         advance: told the number of finished windows.
     """
     device = next(model.parameters()).device
     lengths, of = np.diff(texts.starts), np.repeat(np.arange(len(texts)), np.diff(texts.first_window))
     found: np.ndarray | None = None
     for chosen in by_length(lengths, most_tokens(device)):
-        some = read(model, texts.batch(chosen, pad_id, device)).double().cpu().numpy()
-        found = np.zeros((len(texts), *some.shape[1:])) if found is None else found
+        some = read(model, texts.batch(chosen, pad_id, device)).double().cpu().numpy().reshape(len(chosen), -1)
+        found = np.zeros((len(texts), some.shape[1])) if found is None else found
         np.add.at(found, of[chosen], some)
         advance(len(chosen))
     if found is None:
         return np.zeros((0, 0))
-    return found / np.diff(texts.first_window).reshape(-1, *(1,) * (found.ndim - 1))
+    return found / np.diff(texts.first_window)[:, None]
