@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from bothways import run
@@ -227,3 +229,34 @@ def test_what_is_refused(bert: Path, data: Path, tmp_path: Path) -> None:
     empty = table(tmp_path / "empty.csv", [("", "a"), (" ", "b")])
     with pytest.raises(UserError, match="expected rows with a text, found none"):
         run.text_finetune(bert, empty, tmp_path / "x")
+
+
+@pytest.mark.parametrize("features", ["cls", "mean", "last_four"])
+@pytest.mark.parametrize("head", ["logistic", "closed_form"])
+def test_a_frozen_encoder(bert: Path, data: Path, tmp_path: Path, features: str, head: str) -> None:
+    """The head gives what scikit-learn's own model gives on the same vectors; the encoder stays as it was."""
+    changes = ["frozen=true", f"features={features}", f"frozen_head={head}", "validation_fraction=0"]
+    result = run.text_finetune(bert, data, tmp_path / "run", changes=changes)
+    assert (result["steps"], result["strength"]) == (0, 0.1 if head == "logistic" else None)
+    before, after = load_folder(bert), load_folder(tmp_path / "run")
+    own = after.model.state_dict()
+    for name, tensor in before.model.state_dict().items():
+        if name.startswith(("embedding.", "encoder.")):
+            assert own[name].equal(tensor)
+    texts = GOOD + BAD
+    theirs = transformers.BertModel.from_pretrained(bert)
+    vectors = []
+    for one in texts:
+        ids = torch.tensor([before.tokenizer.encode(one).ids])
+        with torch.no_grad():
+            states = theirs(ids, output_hidden_states=True).hidden_states
+        state = torch.stack(states[-2:]).mean(0)[0] if features == "last_four" else states[-1][0]
+        vectors.append((state[0] if features == "cls" else state[1:].mean(0)).double().numpy())
+    x, y = np.array(vectors), np.array([1] * 5 + [0] * 5)
+    x = (x - x.mean(0)) / x.std(0)
+    wanted = (
+        LogisticRegression(C=0.1, max_iter=5000) if head == "logistic" else LinearDiscriminantAnalysis("lsqr", shrinkage="auto")
+    ).fit(x, y)  # fmt: skip
+    found = run.text_predict(tmp_path / "run", texts=texts)["predictions"]
+    ours = [one["probabilities"]["good"] for one in found]
+    np.testing.assert_allclose(ours, wanted.predict_proba(x)[:, 1], atol=2e-4)

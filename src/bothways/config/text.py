@@ -154,6 +154,12 @@ class TextFinetuneConfig(Settings):
     head_dropout: Fraction = 0.1
     class_weights: Literal["none", "balanced"] = "none"
     number_loss: Literal["mse", "smooth_l1"] = "mse"
+    frozen: bool = False
+    """Leave the encoder as it is: its vectors are computed once, and a linear head is fitted to them."""
+    features: Literal["cls", "mean", "last_four"] = "mean"
+    """Of `frozen`: [CLS], the mean of the tokens, or that of the mean of the last four layers."""
+    frozen_head: Literal["logistic", "closed_form"] = "logistic"
+    """`closed_form`: linear discriminants with a shrunk covariance. A number is always a ridge regression."""
     scratch: bool = False
     """Draw the weights anew: the same network without its pretraining, to compare with."""
     reinitialise_layers: Annotated[int, Field(ge=0)] = 0

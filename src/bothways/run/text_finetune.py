@@ -12,6 +12,7 @@ from bothways.errors import BothwaysWarning, UserError
 from bothways.model import LoadReport, Model, load_weights
 from bothways.run.common import check_names, fitted_batch, made_with, parameters_of
 from bothways.run.text_classify import Classify, Rows, divide_rows, known_rows, read_rows, tokenised
+from bothways.run.text_frozen import fit_frozen
 from bothways.run.text_model import TextModel, open_model
 from bothways.training import check_place, content_of_run, interruptible, join, open_run, train
 
@@ -98,6 +99,8 @@ def text_finetune(
     with open_run(out, settings, depends_on, team, overwrite=overwrite, force=force, inputs=inputs) as folder:
         if folder.result is not None:
             return {**folder.result, "run": str(out), "finished_before": True}
+        if settings.frozen:
+            settings = settings.model_copy(update={"pool": "cls" if settings.features == "cls" else "mean"})
         model, report = start_model(opened, settings, task.head(settings))
         source = text.TextSource(
             tokens["train"], task.targets(training), opened.tokenizer.pad_id, seed=settings.training.seed,
@@ -120,6 +123,16 @@ def text_finetune(
             return task.measured(held_out, said, n_bootstrap=200)
 
         measured = "validation" in parts
+        if settings.frozen:
+            both = {name: (rows, tokens[name]) for name, rows in parts.items()}
+            fitted = fit_frozen(model, task, both, opened.tokenizer.pad_id, settings)
+            told = {
+                "run": str(out), **plan, "load_report": None if report is None else report.as_dict(),
+                "parameters": parameters_of(model), "steps": 0, "best_step": 0, "wait_share": 0.0, "loss": None,
+                **fitted, "validation": evaluate(model) if measured else None,
+            }  # fmt: skip
+            folder.finish(model, told, save=text.save_folder)
+            return {**told, "finished_before": False}
         result = train(
             model, source, settings.training, title="text finetune", unit="sequences",
             evaluate=evaluate if measured else None, score=task.score if measured else None, team=team, run=folder,
@@ -165,7 +178,11 @@ def start_model(opened: TextModel, settings: TextFinetuneConfig, head: HeadConfi
         UserError: more layers are to be drawn anew than there are.
     """
     theirs = opened.model.config
-    config = theirs.model_copy(update={"heads": {head.kind: head}, "pooler": settings.pool == "cls"})
+    encoder = theirs.encoder
+    if settings.frozen and settings.features == "last_four":
+        encoder = encoder.model_copy(update={"mixed_layers": min(4, encoder.num_hidden_layers)})
+    pooler = settings.pool == "cls" and not settings.frozen
+    config = theirs.model_copy(update={"heads": {head.kind: head}, "pooler": pooler, "encoder": encoder})
     model = Model(config, text.TokenEmbedding(config))
     model.initialise(settings.training.seed)
     if settings.scratch:
