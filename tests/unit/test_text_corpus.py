@@ -197,6 +197,12 @@ def test_ids_beyond_the_vocabulary_are_damage(tmp_path: Path) -> None:
         file.write(b"\xff\xff")
     with pytest.raises(UserError, match="the corpus is damaged"):
         Corpus.open(corpus.path).check()
+    changed = make_corpus(tmp_path / "changed", "Ab b. Bb.\n\nAa.")
+    with (changed.path / "ids.npy").open("r+b") as file:
+        file.seek(-2, 2)
+        file.write(bytes([A, 0]))
+    with pytest.raises(UserError, match=r"the ids of .*text\.txt:3 are not those that were written"):
+        Corpus.open(changed.path).check()
     made = make_corpus(tmp_path / "places", "Abb.\nBb.\n\nAa.")
     np.save(made.path / "sentences.npy", made.sentences[[0, 2, 1, 3]])
     damaged = Corpus.open(made.path)

@@ -188,6 +188,17 @@ def test_parquet(tmp_path: Path) -> None:
     assert corpus.bytes_read == corpus.total_bytes
 
 
+def test_a_table_without_names_of_columns_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("I like this film. It is good.\nI hate it.\n")
+    corpus = Documents([tmp_path / "a.csv"])
+    assert [one.text for one in corpus] == ["I hate it."]
+    assert "reads like text: 'I like this film. It is good.'" in corpus.notes["no_header"][0]
+    (tmp_path / "b.csv").write_text("text,no.\nI hate it.,1\n")
+    corpus = Documents([tmp_path / "b.csv"])
+    assert len(list(corpus)) == 1
+    assert not corpus.notes
+
+
 def test_bad_rows_are_left_out_and_counted(tmp_path: Path) -> None:
     rows = ['{"text": "good"}', '{"text": 3}', '{"other": "x"}', "not json", '["text"]', '{"text": "\\ud800"}', "{" * 9]
     texts, corpus = read(written(tmp_path / "a.jsonl", "\n".join(rows)))

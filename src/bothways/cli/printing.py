@@ -113,10 +113,13 @@ def print_found(result: dict[str, Any]) -> None:
     print_notes({f"note, {code}": messages for code, messages in result["notes"].items()})
     if result["left_out"]:
         print_notes({"left out": [f"{one['file']}: {one['reason']}" for one in result["left_out"]]})
-    encodings = sorted({one["encoding"] for one in result["files"] if one.get("encoding")})
+    encodings, columns = (
+        sorted({one[what] for one in result["files"] if one.get(what)}) for what in ("encoding", "column")
+    )
     out.print(
         f"{counted(result['documents'], 'document', 'documents')} ({result['empty_documents']} empty ones left out) of "
         f"{counted(len(result['files']), 'file', 'files')}{' in ' * bool(encodings)}{', '.join(encodings)}"
+        f"{', column ' * bool(columns)}{', '.join(map(repr, columns))}"
     )
 
 

@@ -89,7 +89,7 @@ def prepare(
     status = say_found(result, json)
     again = f"; {result['reused']} chunks were finished before" if result["reused"] else ""
     equal = (
-        f", {counted(result['equal_documents'], 'document is', 'documents are')} there before"
+        f", {counted(result['equal_documents'], 'document equals', 'documents equal')} one before"
         if result["equal_documents"]
         else ""
     )

@@ -85,10 +85,7 @@ def text_pretrain(
     notes: list[str] = []
     why_not = text.can_pair(corpus, np.arange(len(corpus))) if settings.objective.next_sentence else ""
     if why_not:
-        notes.append(
-            f"{made}: trained without next sentences (NSP): {why_not}; give more documents, or --documents file "
-            "where blank lines end paragraphs, or line where each line is one, or objective.next_sentence=false"
-        )
+        notes.append(f"{made}: trained without next sentences (NSP): {why_not}, or objective.next_sentence=false")
     pairs = settings.objective.next_sentence and not why_not
     trained_on, held_out = text.divide(corpus, settings.validation_fraction, settings.training.seed, pairs=pairs)
     if not len(held_out):
@@ -105,7 +102,7 @@ def text_pretrain(
     depends_on = {"command": "text pretrain", "data": corpus.identity()}
     with open_run(out, settings, depends_on, team, overwrite=overwrite, force=force, inputs=paths) as folder:
         if folder.result is not None:
-            return {**folder.result, "run": str(out), "finished_before": True}
+            return {**folder.result, "run": str(out), "corpus": str(made), "finished_before": True}
         config = _model_config(settings, corpus.tokenizer, pairs=pairs)
         check_fits(config, text.TokenEmbedding, "settings", trained=team.device.type == "cpu")
         model = Model(config, text.TokenEmbedding(config))

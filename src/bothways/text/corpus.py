@@ -86,14 +86,15 @@ class Corpus:
         """Reads all ids and all places, so that damage is found before work begins.
 
         Raises:
-            UserError: an id is none of the tokenizer's, or places do not grow.
+            UserError: a document's ids are not those of its hash, or places do not grow.
         """
-        for first in range(0, len(self.ids), _AT_ONCE):
-            self.tokens(first, min(first + _AT_ONCE, len(self.ids)))
         for places in (self.sentences, self.documents):
             for first in range(0, len(places), _AT_ONCE):
                 if (np.diff(places[first : first + _AT_ONCE + 1]) < 1).any():
                     raise self._damaged("its places do not grow")
+        for document, digest in enumerate(self.digests.tolist()):
+            if digest_of(self.tokens(*self.tokens_of(document))) != digest:
+                raise self._damaged(f"the ids of {self.name(document)} are not those that were written")
 
     def _damaged(self, why: str) -> UserError:
         return UserError(f"{self.path}: the corpus is damaged ({why}); prepare it anew")
@@ -156,6 +157,11 @@ class Corpus:
     def equal_documents(self) -> int:
         """Returns how many documents were there before, word for word."""
         return len(self) - len(np.unique(self.digests))
+
+
+def digest_of(ids: Shaped[np.ndarray, " n"]) -> int:
+    """Returns the hash of a document's ids."""
+    return int.from_bytes(hashlib.blake2b(ids.astype("<u4").tobytes(), digest_size=8).digest(), "little")
 
 
 def is_corpus(path: Path) -> bool:

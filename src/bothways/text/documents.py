@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -138,8 +139,9 @@ class Documents:
         }
 
     def first_reason(self) -> str:
-        """Returns why the first of the files that were skipped was, in brackets, for a message that nothing is left."""
-        return f" ({self.skipped[0]['file']}: {self.skipped[0]['reason']})" if self.skipped else ""
+        """Returns why nothing is left, in brackets: why the first file was skipped, or rows were left out."""
+        reasons = [f"{one['file']}: {one['reason']}" for one in self.skipped] + self.notes.get("bad_rows", [])
+        return f" ({reasons[0]})" if reasons else ""
 
     def fingerprint(self) -> str:
         """Returns a hash of the files' bytes and of how they are read; it reads them all, and names play no part.
@@ -213,6 +215,11 @@ class Documents:
         counts: Counter[str] = Counter()
         if kind in TABLES:
             one.column = text_column(path, one.encoding, self.column)
+            if len(one.column) > _LONG_NAME or _SENTENCE.search(one.column):
+                message = (
+                    f"{one.file}: its first line is taken for names of columns, but reads like text: {one.column!r}"
+                )
+                self._note("no_header", f"{message}; if it is a text, put a line with a name above it")
             parts = table_rows(path, one.encoding, one.column, counts)
         else:
             parts = self._plain(path, one, counts)
@@ -254,6 +261,10 @@ class Documents:
         self.notes.setdefault(code, []).append(message)
 
 
+_LONG_NAME, _SENTENCE = 60, re.compile(r"\s\S+[.!?]\S*$")
+"""A column's name that is longer than this, or ends as a sentence does, may be none."""
+
+
 def _is_made_of_text(folder: Path) -> bool:
     return any(all((folder / name).exists() for name in names) for names in _NO_TEXT)
 
@@ -267,6 +278,6 @@ _MESSAGES = {
     "control_characters": "{} control characters became spaces",
     "replacement_characters": "{} characters were lost before (U+FFFD stands in the file)",
     "long_document": "a document of more than " + f"{MOST_CHARACTERS:,}" + " characters was cut, {} times",
-    "bad_rows": "{} rows were left out: no JSON, no text in the column, or half a character",
+    "bad_rows": "{} rows were left out: other numbers of cells than the header, no JSON, no text, or half a character",
     "literal_quotes": "quotes do not enclose cells in it, and are read as they stand",
 }

@@ -28,7 +28,7 @@ from bothways.errors import UserError
 from bothways.files import check_output, new_folder, replacing, write_json, write_text
 from bothways.making import check_workers, lost_reason, most_workers, work, work_folder
 from bothways.progress import progress
-from bothways.text.corpus import FORMAT_VERSION, HEAD, Corpus
+from bothways.text.corpus import FORMAT_VERSION, HEAD, Corpus, digest_of
 from bothways.text.documents import Documents
 from bothways.text.sentences import Splitter, split_sentences
 from bothways.text.tokenizer import TOKENIZER, Tokenizer, tokenizer_files
@@ -235,13 +235,13 @@ def make_chunk(chunk: Chunk) -> Made:
     n_tokens = np.bincount(document, lengths, minlength=len(n_split)).astype(np.int64)
     there = n_tokens > 0
     ends = n_tokens.cumsum()
-    digests = [hashlib.blake2b(ids[end - n : end].tobytes(), digest_size=8).digest() for end, n in zip(ends, n_tokens)]
+    digests = [digest_of(ids[end - n : end]) for end, n in zip(ends, n_tokens)]
     arrays: dict[str, Any] = {
         "ids": ids,
         "sentences": lengths[lengths > 0],
         "documents": n_sentences[there],
         "places": np.array(chunk.places, np.int64).reshape(-1, 2)[there],
-        "digests": np.frombuffer(b"".join(digests), np.uint64)[there],
+        "digests": np.array(digests, np.uint64)[there],
     }
     counts = {
         "tokens": len(ids),

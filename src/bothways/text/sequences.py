@@ -255,10 +255,16 @@ def can_pair(corpus: Corpus, documents: Int[np.ndarray, " n"]) -> str:
     """Says why documents give no pairs of sentences for NSP; nothing where they do."""
     if len(np.unique(corpus.digests[documents])) < 2:
         which = "there is one document" if len(documents) == 1 else "all documents are equal"
-        return f"{which}, and the sentence that is not the next comes from another"
+        return (
+            f"{which}, and the sentence that is not the next comes from another; give more, or --documents line where "
+            "each line is one"
+        )
     n_sentences = corpus.documents[documents + 1] - corpus.documents[documents]
     if int(n_sentences.max()) < 2:
-        return "each document is one sentence, so no sentence has a next one"
+        return (
+            "each document is one sentence, so no sentence has a next one; give longer ones, or --documents file where "
+            "blank lines part the sentences of a text"
+        )
     return ""
 
 
