@@ -1,6 +1,7 @@
 """Text to batches: documents, sentences, tokenizers, embedding, models from folders; vectors and scores of texts."""
 
 from bothways.text.batching import by_length, most_tokens, padded, pools
+from bothways.text.conll import Sentence, SentenceFile, read_sentences, words_of
 from bothways.text.corpus import Corpus, is_corpus, read_head
 from bothways.text.documents import Document, Documents, SourceFile
 from bothways.text.embedding import TokenEmbedding
@@ -38,6 +39,8 @@ __all__ = [
     "Loaded",
     "Pairs",
     "Scored",
+    "Sentence",
+    "SentenceFile",
     "SequenceSource",
     "SourceFile",
     "Splitter",
@@ -67,6 +70,7 @@ __all__ = [
     "prepare_corpus",
     "pseudo_log_likelihoods",
     "read_head",
+    "read_sentences",
     "said_too_long",
     "save_folder",
     "save_tokenizer",
@@ -79,4 +83,5 @@ __all__ = [
     "train_wordpiece",
     "unlike_bert",
     "window_length",
+    "words_of",
 ]
