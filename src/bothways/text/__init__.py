@@ -24,6 +24,7 @@ from bothways.text.scoring import (
 )
 from bothways.text.sentences import Splitter, split_sentences
 from bothways.text.sequences import IS_NEXT, NOT_NEXT, Example, SequenceSource, can_pair, divide, hide
+from bothways.text.tagging import TagSource, best_tags, spans, tag_classes, word_probabilities
 from bothways.text.tokenizer import Encoding, Tokenizer, load_tokenizer, tokenizer_files
 from bothways.text.vectors import Vectors, check_settings, embed, normalised, said_too_long, text_vectors, window_length
 from bothways.text.wordpiece import save_tokenizer, train_wordpiece
@@ -45,9 +46,11 @@ __all__ = [
     "SourceFile",
     "Splitter",
     "Stretch",
+    "TagSource",
     "TokenEmbedding",
     "Tokenizer",
     "Vectors",
+    "best_tags",
     "by_length",
     "can_pair",
     "check_settings",
@@ -76,12 +79,15 @@ __all__ = [
     "save_tokenizer",
     "score",
     "sentence_tokens",
+    "spans",
     "split_sentences",
+    "tag_classes",
     "text_vectors",
     "to_transformers",
     "tokenizer_files",
     "train_wordpiece",
     "unlike_bert",
     "window_length",
+    "word_probabilities",
     "words_of",
 ]
