@@ -142,7 +142,9 @@ def test_each_word_counts_once_where_it_sees_most(
     room = length - 2
     stride = data.draw(st.integers(1, room))
     source = TagSource([of_sizes(sizes), of_sizes([1])], letters, CLASSES, length, stride)
-    counted = np.concatenate([source.places(i)[1] for i in range(len(source))])
+    places = [source.places(i)[1] for i in range(len(source))]
+    assert all(map(len, places))
+    counted = np.concatenate(places)
     assert sorted(counted.tolist()) == list(range(len(sizes) + 1))
     assert source.lengths.max() <= length
     batch = whole(source)
@@ -156,11 +158,11 @@ def test_each_word_counts_once_where_it_sees_most(
 
     spans = [(start, stop) for sentence, start, stop, _, _ in source._windows.tolist() if not sentence]
     for window, (start, stop) in enumerate(spans):
-        for word in source.places(window)[1]:
+        for word in places[window]:
             mine = context(word, start, stop)
             assert mine == max(context(word, *other) for other in spans) >= 0
-            ids = batch["input_ids"][window][source.places(window)[0]]
-            assert ids[0] == PIECES.index((LETTERS * 4)[source.places(window)[1][0] % 26])
+        ids = batch["input_ids"][window][source.places(window)[0]]
+        assert ids.tolist() == [PIECES.index(LETTERS[word % 26]) for word in places[window]]
 
 
 def test_720_words_for_64_positions(shared: Path, letters: Tokenizer) -> None:

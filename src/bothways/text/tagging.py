@@ -216,7 +216,7 @@ def _windows(first: Int[np.ndarray, " bounds"], room: int, stride: int) -> Itera
     while n and first[n] - first[start] > room:
         stop = int(np.searchsorted(first, first[start] + room, side="right")) - 1
         spans.append((start, stop))
-        start = min(stop, max(start + 1, int(np.searchsorted(first, first[start] + stride, side="right")) - 1))
+        start = max(start + 1, int(np.searchsorted(first, first[start] + stride, side="right")) - 1)
     if n:
         spans.append((int(np.searchsorted(first, first[n] - room)), n))
     best, owner = np.full(n, -1), np.zeros(n, dtype=np.int64)
