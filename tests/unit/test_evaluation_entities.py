@@ -114,6 +114,8 @@ def test_scores_worked_out_by_hand() -> None:
     assert told["macro"] == {"precision": 0.25, "recall": 0.25, "f1": 0.25, "support": 3}
     assert told["weighted"]["f1"] == pytest.approx(1 / 3)
     assert (told["rule"], told["scheme"], told["predicted_scheme"]) == ("default", "IOB2", "IOB2")
+    assert "begins with B" in told["scheme_said"]
+    assert "begins with B" in told["predicted_scheme_said"]
     assert (told["word_accuracy"], told["n_words"], told["n_sentences"]) == (0.5, 6, 2)
     assert json.loads(json.dumps(told)) == told
 
@@ -136,6 +138,9 @@ def test_iob1_against_iob2(shared: Path) -> None:
     pair = json.loads((folder / "b62_strict_pred.json").read_text())
     strict = entity_metrics([pair["true"]], [pair["pred"]], rule="strict")
     assert (strict["micro"]["f1"], strict["scheme"], strict["rule"]) == (0.0, "IOB2", "strict")
+    assert strict["predicted_scheme_said"] == "IOB2: strictly, as the truth is"
+    asked = entity_metrics([pair["true"]], [pair["pred"]], rule="strict", scheme="bio")
+    assert asked["scheme_said"] == "IOB2: strictly, as asked for"
     assert entity_metrics([pair["true"]], [pair["pred"]])["micro"]["f1"] == 1.0
 
 

@@ -65,6 +65,7 @@ def test_a_sentence_knows_its_place(tmp_path: Path) -> None:
         ("# sent_id = 1\n# text = a b\na O\nb O\n\n# newdoc\n#x = y z\nc O\n", [["a", "b"], ["c"]]),
         ("# sent_id = 1\n1 a x O\n2 b x O\n\n# sent_id = 2\n1 c x O\n", [["a", "b"], ["c"]]),
         ("1-2\tam\t_\tO\n1\tan\tx\tO\n2\tdem\tx\tO\n2.1\tx\tx\tO\n", [["an", "dem"]]),
+        ("# text = Vitamin O\na x y z O\n# = x y O\n", [["a", "#"]]),
         ("1 x O\n2 x O\n4 x O\n", [["1", "2", "4"]]),
         ("1 O\n2 O\n", [["1", "2"]]),
     ],
@@ -164,8 +165,11 @@ def test_rows_without_words_or_tags(tmp_path: Path) -> None:
     ):
         with pytest.raises(UserError, match=message):
             read(tmp_path, json.dumps(row), "a.json")
-    with pytest.raises(UserError, match=r"line 2: expected JSON"):
-        read(tmp_path, '{"words": ["a"], "tags": ["O"]}\nnone\n', "a.jsonl")
+    for name in ("a.jsonl", "a.json"):
+        with pytest.raises(UserError, match=r"line 2: expected JSON"):
+            read(tmp_path, '{"words": ["a"], "tags": ["O"]}\nnone\n', name)
+    with pytest.raises(UserError, match=r"a.json: expected JSON.*line 3 column 1"):
+        read(tmp_path, '[\n{"words": ["a"], "tags": ["O"]}\n', "a.json")
 
 
 def test_what_is_to_be_tagged(tmp_path: Path) -> None:
@@ -199,6 +203,27 @@ def test_encodings(tmp_path: Path, encoding: str) -> None:
     assert words(read_sentences(tmp_path / "a.conll", encoding=encoding)) == [["Zürich", "ist", "da"]]
     with pytest.raises(UserError, match="encoding: expected a name"):
         read_sentences(tmp_path / "a.conll", encoding="none")
+
+
+PARTS = st.sampled_from([*'a#O1 \t\n\r[]{}:",\0é', "-DOCSTART-", "B-x", '"words"', '"tags"', '["a"]', '["O"]'])
+
+
+@given(
+    st.one_of(st.binary(max_size=40), st.lists(PARTS, max_size=30).map(lambda parts: "".join(parts).encode())),
+    st.sampled_from(["b.conll", "b.txt", "b.json", "b.jsonl"]),
+    st.booleans(),
+)
+def test_any_bytes_are_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, name: str, tagged: bool
+) -> None:
+    try:
+        found = read(tmp_path_factory.getbasetemp(), content, name, tagged=tagged)
+    except UserError:
+        return
+    for one in found.sentences:
+        assert 0 < len(one.words) == len(one.offsets) == len(one.tags or one.words)
+        assert [one.text[start:stop] for start, stop in one.offsets] == one.words
+        assert (one.tags is not None) == tagged
 
 
 @given(st.text())

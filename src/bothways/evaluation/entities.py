@@ -29,10 +29,10 @@ def entity_metrics(
         scheme: that `strict` reads both by; if none, the one recognised in `truth`.
 
     Returns:
-        `rule`, `scheme` and `predicted_scheme` (that `strict` read them by; with `default` those recognised),
-        `scheme_said` (how it is known), `types` (name -> `precision`, `recall`, `f1`, `support`, `n_predicted`,
-        `n_correct`), `micro`, `macro` (over the types that are true or predicted) and `weighted` (by their support),
-        each with the first four, `word_accuracy`, `n_words`, `n_sentences`.
+        `rule`, `scheme` and `predicted_scheme` (that `strict` read them by; with `default` those recognised), beside
+        each how it is known (`scheme_said`, `predicted_scheme_said`), `types` (name -> `precision`, `recall`, `f1`,
+        `support`, `n_predicted`, `n_correct`), `micro`, `macro` (over the types that are true or predicted) and
+        `weighted` (by their support), each with the first four, `word_accuracy`, `n_words`, `n_sentences`.
 
     Raises:
         UserError: a tag of no scheme, or with `strict` of another one; a rule or scheme that is none.
@@ -44,6 +44,8 @@ def entity_metrics(
     seen = None if asked else recognise_scheme(truth)
     name = seen.name if seen else asked
     assert name is not None
+    theirs = recognise_scheme(predicted) if rule == "default" else None
+    said = f"{name}: strictly, {'as asked for' if asked else 'as the truth is'}"
     true, found = (
         {(i, *entity) for i, tags in enumerate(sentences) for entity in entities_of(tags, rule, name)}
         for sentences in (truth, predicted)
@@ -58,8 +60,9 @@ def entity_metrics(
     return {
         "rule": rule,
         "scheme": name,
-        "predicted_scheme": recognise_scheme(predicted).name if rule == "default" else name,
-        "scheme_said": seen.said if seen else f"{name}: as asked for",
+        "scheme_said": seen.said if seen else said,
+        "predicted_scheme": theirs.name if theirs else name,
+        "predicted_scheme_said": theirs.said if theirs else said,
         "types": {
             kind: _told(figures, int(s)) | {"n_predicted": int(n), "n_correct": int(k)}
             for kind, figures, s, n, k in zip(types, zip(*each), support, n_found, correct)

@@ -25,7 +25,8 @@ _CONLL = frozenset({".conll", ".conllu", ".iob", ".iob1", ".iob2", ".bio", ".bio
 _BLANKS = re.compile(r"[ \t]+")
 """Not all that `str.split` takes for white space, which may be a word."""
 _COMMENT = re.compile(r"#(?:[ \t]|[\w:.-]+[ \t]*=)")
-_KEY = re.compile(r"#[ \t]*[\w:.-]+[ \t]*=")
+_KEY = re.compile(r"#[ \t]+[\w:.-]+[ \t]*=")
+"""A comment of CoNLL-U, whatever columns it seems to have."""
 _COUNTER = re.compile(r"([1-9]\d*)|\d+[-.]\d+")
 """CoNLL-U's numbers of words; those of ranges ("1-2") and of what is not written ("1.1")."""
 _CHINESE = re.compile(
@@ -87,6 +88,7 @@ def read_sentences(
     word_column: int | None = None,
     tag_column: int | None = None,
     encoding: str | None = None,
+    name: str | None = None,
 ) -> SentenceFile:
     """Reads the sentences of a file.
 
@@ -103,6 +105,7 @@ def read_sentences(
         word_column: of CoNLL, from 1; if none, the first, or the second where the first counts the words.
         tag_column: of CoNLL, from 1; if none, the last.
         encoding: if none, it is found.
+        name: of the file in what is returned; if none, its own without its folder.
 
     Raises:
         UserError: the file cannot be read, a line has other columns than the others, or a tag of no scheme (both are
@@ -115,9 +118,10 @@ def read_sentences(
             raise UserError(f"column: expected a number from 1, got {column}; count from the left")
     guessed = encoding is None
     encoding = find_encoding(path) if encoding is None else _checked(path, encoding)
-    made = SentenceFile(path.name, "", encoding)
+    name = path.name if name is None else name
+    made = SentenceFile(name, "", encoding)
     if guessed and encoding in ("cp1252", "latin-1"):
-        made.notes["encoding_guessed"] = [f"{path.name}: is not UTF-8; read as {encoding}, which is a guess"]
+        made.notes["encoding_guessed"] = [f"{name}: is not UTF-8; read as {encoding}, which is a guess"]
     counts: Counter[str] = Counter()
     if form is None and path.suffix.lower() in (".json", *JSON_LINES):
         form = "json"
@@ -129,14 +133,14 @@ def read_sentences(
         rows = _Rows(path, lines, tagged, word_column, tag_column)
         made.columns = rows.word + 1, rows.tag + 1 if rows.tag is not None else None
         if rows.numbered:
-            made.notes["numbered_words"] = [f"{path.name}: the first column counts the words, which are in the second"]
+            made.notes["numbered_words"] = [f"{name}: the first column counts the words, which are in the second"]
         found = rows.sentences(counts)
     else:
         found = ((n, *words_of(line), None, line) for n, line in lines if line.strip())
     for line, words, offsets, tags, text in found:
         counts["replacement_characters"] += sum(word.count("\ufffd") for word in words)
         if words:
-            made.sentences.append(Sentence(words, tags, path.name, line, text, offsets))
+            made.sentences.append(Sentence(words, tags, name, line, text, offsets))
         else:
             counts["empty_sentences"] += 1
     if not made.sentences:
@@ -145,7 +149,7 @@ def read_sentences(
     _check_types(path, made.sentences)
     for code, message in _MESSAGES.items():
         if counts[code]:
-            made.notes[code] = [f"{path.name}: {message.format(f'{counts[code]:,}')}"]
+            made.notes[code] = [f"{name}: {message.format(f'{counts[code]:,}')}"]
     return made
 
 
@@ -218,11 +222,8 @@ class _Rows:
 
     def _is_comment(self, line: str, cells: list[str]) -> bool:
         """Says whether a line at the beginning of a sentence is a comment: #, and no word with its columns."""
-        if not _COMMENT.match(line):
-            return False
-        if len(cells) != self.n_columns:
-            return True
-        return not _is_tag(cells[self.tag]) if self.tag is not None else bool(_KEY.match(line))
+        other = len(cells) != self.n_columns or (self.tag is not None and not _is_tag(cells[self.tag]))
+        return bool(_KEY.match(line) or (other and _COMMENT.match(line)))
 
     def _is_numbered(self) -> bool:
         """Says whether the first column counts the words of each sentence from 1."""
@@ -245,8 +246,8 @@ def _cells(line: str, by_tab: bool) -> list[str]:
 def _is_conll(path: Path, lines: Sequence[tuple[int, str]]) -> bool:
     if path.suffix.lower() in _CONLL:
         return True
-    cells = [_BLANKS.split(line.strip(" \t")) for _, line in lines if line.strip() and not line.startswith(_DOCSTART)]
-    return bool(cells) and all(len(one) > 1 and _is_tag(one[-1]) for one in cells)
+    cells = (_BLANKS.split(line.strip(" \t")) for _, line in lines if line.strip() and not line.startswith(_DOCSTART))
+    return all(len(one) > 1 and _is_tag(one[-1]) for one in cells)
 
 
 def _is_tag(tag: str) -> bool:
@@ -316,20 +317,25 @@ def _checked(path: Path, encoding: str) -> str:
 
 def _objects(path: Path, encoding: str) -> Iterator[tuple[str, int, Any]]:
     """Yields line or row, its number, and what is there; a file that is no JSON as a whole is one of JSON lines."""
+    found: Exception | None = None
     if path.suffix.lower() not in JSON_LINES:
         try:
             whole = json.loads(read_bytes(path, _MOST_BYTES).decode(encoding))
-        except (ValueError, RecursionError):
-            pass
+        except (ValueError, RecursionError) as problem:
+            found = problem
         else:
             yield from (("row", n, row) for n, row in enumerate(_listed(whole), 1))
             return
+    seen = False
     for number, line in _lines(path, encoding):
         if line.strip():
             try:
-                yield "line", number, json.loads(line)
+                row = json.loads(line)
             except (ValueError, RecursionError) as problem:
-                raise UserError(f"{path}: line {number}: expected JSON, but it cannot be read ({problem})") from None
+                place, why = (f"line {number}: ", problem) if seen or found is None else ("", found)
+                raise UserError(f"{path}: {place}expected JSON, but it cannot be read ({why}); mend it") from None
+            seen = True
+            yield "line", number, row
 
 
 def _listed(whole: Any) -> list[Any]:
