@@ -25,6 +25,7 @@ from bothways.evaluation.dividing import (
     repeated_splits,
     split_subjects,
 )
+from bothways.evaluation.entities import entity_metrics
 from bothways.evaluation.events import (
     SZCORE,
     EventRules,
@@ -61,6 +62,7 @@ from bothways.evaluation.tangent import (
     tangent_vectors,
     typical_variance,
 )
+from bothways.tags import Entity, Scheme, convert_tags, entities_of, recognise_scheme, scheme_named
 
 __all__ = [
     "BANDS_HZ",
@@ -73,9 +75,11 @@ __all__ = [
     "TANGENT_BANDS_HZ",
     "UNSCORED",
     "ConvNet",
+    "Entity",
     "EventRules",
     "LinearControl",
     "Repeat",
+    "Scheme",
     "Split",
     "above_from",
     "alias_groups",
@@ -92,7 +96,10 @@ __all__ = [
     "classification_metrics",
     "compare_arms",
     "constant_controls",
+    "convert_tags",
     "covariances",
+    "entities_of",
+    "entity_metrics",
     "few_subjects",
     "fill_missing",
     "fit_logistic",
@@ -114,12 +121,14 @@ __all__ = [
     "read_aliases",
     "read_names",
     "recentred",
+    "recognise_scheme",
     "regression_metrics",
     "repeated_splits",
     "repeats",
     "ridge_probe",
     "ridge_regression",
     "riemannian_mean",
+    "scheme_named",
     "score_events",
     "score_samples",
     "score_subjects",

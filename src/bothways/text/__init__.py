@@ -1,6 +1,7 @@
 """Text to batches: documents, sentences, tokenizers, embedding, models from folders; vectors and scores of texts."""
 
 from bothways.text.batching import by_length, most_tokens, padded, pools
+from bothways.text.conll import Sentence, SentenceFile, read_sentences, words_of
 from bothways.text.corpus import Corpus, is_corpus, read_head
 from bothways.text.documents import Document, Documents, SourceFile
 from bothways.text.embedding import TokenEmbedding
@@ -26,6 +27,7 @@ from bothways.text.scoring import (
 from bothways.text.sentences import Splitter, split_sentences
 from bothways.text.sequences import IS_NEXT, NOT_NEXT, Example, SequenceSource, can_pair, divide, hide
 from bothways.text.tables import TABLES
+from bothways.text.tagging import TagSource, best_tags, spans, tag_classes, word_probabilities
 from bothways.text.tokenizer import Encoding, Tokenizer, load_tokenizer, tokenizer_files
 from bothways.text.vectors import Vectors, check_settings, embed, normalised, said_too_long, text_vectors, window_length
 from bothways.text.wordpiece import save_tokenizer, train_wordpiece
@@ -44,15 +46,19 @@ __all__ = [
     "Loaded",
     "Pairs",
     "Scored",
+    "Sentence",
+    "SentenceFile",
     "SequenceSource",
     "SourceFile",
     "Splitter",
     "Stretch",
+    "TagSource",
     "TextSource",
     "TokenEmbedding",
     "Tokenised",
     "Tokenizer",
     "Vectors",
+    "best_tags",
     "by_length",
     "can_pair",
     "check_settings",
@@ -77,12 +83,15 @@ __all__ = [
     "prepare_corpus",
     "pseudo_log_likelihoods",
     "read_head",
+    "read_sentences",
     "said_too_long",
     "save_folder",
     "save_tokenizer",
     "score",
     "sentence_tokens",
+    "spans",
     "split_sentences",
+    "tag_classes",
     "text_vectors",
     "to_transformers",
     "tokenise",
@@ -91,4 +100,6 @@ __all__ = [
     "train_wordpiece",
     "unlike_bert",
     "window_length",
+    "word_probabilities",
+    "words_of",
 ]
