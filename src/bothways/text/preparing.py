@@ -5,6 +5,7 @@ call with the same output goes on with what is finished, as far as the documents
 """
 
 import hashlib
+import inspect
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -116,7 +117,7 @@ def prepare_corpus(
     n_workers = workers or max(1, min(most_workers(), documents.total_bytes // WORTH_BYTES))
     settings = {
         "documents": documents.separator, "column": documents.column, "encoding": documents.encoding,
-        "sentences": f"{split.__module__}.{split.__qualname__}",
+        "sentences": _named(split),
         "tokenizer_sha256": hashlib.sha256(tokenizer.to_str().encode()).hexdigest(),
     }  # fmt: skip
     source = documents.fingerprint() if source is None else source
@@ -154,6 +155,17 @@ def prepare_corpus(
             write_json(folder / HEAD, head | {k: found[k] for k in ("files", "skipped", "left_out", "notes")})
         (at.path / TOKENIZER).unlink()
     return Corpus.open(out), sum(one.reused for one in made)
+
+
+def _named(split: Splitter) -> str:
+    """Returns the name of a splitter; of one that is not ours also a hash of its code, which may change."""
+    name = f"{split.__module__}.{getattr(split, '__qualname__', type(split).__qualname__)}"
+    if split.__module__.startswith("bothways."):
+        return name
+    try:
+        return f"{name} {hashlib.sha256(inspect.getsource(split).encode()).hexdigest()[:16]}"
+    except (OSError, TypeError):  # no function, or one that was typed in
+        return name
 
 
 def _chunks(documents: Documents, folder: Path, tokenizer: Path, split: Splitter) -> Iterator[Chunk]:
@@ -268,7 +280,8 @@ def _encoded(tokenizer: tokenizers.Tokenizer, sentences: list[str]) -> tuple[np.
     like_bert = isinstance(tokenizer.normalizer, BertNormalizer) and isinstance(
         tokenizer.pre_tokenizer, BertPreTokenizer
     )
-    if like_bert and sep_id is not None:
+    written = any("[" in one and _SEP.lower() in one.lower() for one in sentences)
+    if like_bert and sep_id is not None and not written:
         groups = [
             _SEP.join([*sentences[first : first + _JOINED], ""]) for first in range(0, len(sentences), _JOINED)
         ]  # fmt: skip
