@@ -115,12 +115,12 @@ def test_a_stopped_call_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(preparing, "make_chunk", some)
-        with pytest.raises(KeyboardInterrupt, match=r"run it again, it goes on after the [34] chunks"):
+        with pytest.raises(KeyboardInterrupt, match=r"run it again, it goes on after the [3-6] chunks"):
             prepare_corpus(documents, tokenizer, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     whole, _ = prepare_corpus(documents, tokenizer, tmp_path / "whole")
     found, reused = prepare_corpus(documents, tokenizer, tmp_path / "out")
-    assert reused in (3, 4)  # one may have been under way
+    assert 3 <= reused <= 6  # some may have been under way
     assert files(found.path) == files(whole.path)
 
 

@@ -8,6 +8,7 @@ import hashlib
 import inspect
 import json
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
@@ -206,16 +207,19 @@ def _work(chunks: Iterator[Chunk], documents: Documents, n_workers: int, dask: s
 
 
 def _ahead(function: Callable[[Chunk], Made], chunks: Iterator[Chunk]) -> Results:
-    """Yields (chunk, result) as `workers.here` does, but reads a chunk while the one before is worked on."""
-    with ThreadPoolExecutor(1) as pool:
-        before: tuple[Chunk, Future[Made]] | None = None
+    """Yields (chunk, result) as `workers.here` does, but reads a chunk while two before it are worked on.
+
+    One of these is tokenised, by all cores, while the other is written.
+    """
+    waiting: deque[tuple[Chunk, Future[Made]]] = deque()
+    with ThreadPoolExecutor(2) as pool:
         for chunk in chunks:
-            now = chunk, pool.submit(function, chunk)
-            if before is not None:
-                yield before[0], before[1].result()
-            before = now
-        if before is not None:
-            yield before[0], before[1].result()
+            waiting.append((chunk, pool.submit(function, chunk)))
+            if len(waiting) > 2:
+                before, made = waiting.popleft()
+                yield before, made.result()
+        for before, made in waiting:
+            yield before, made.result()
 
 
 def make_chunk(chunk: Chunk) -> Made:
