@@ -115,12 +115,12 @@ def test_a_stopped_call_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(preparing, "make_chunk", some)
-        with pytest.raises(KeyboardInterrupt, match=r"run it again, it goes on after the [34] chunks"):
+        with pytest.raises(KeyboardInterrupt, match=r"run it again, it goes on after the [3-6] chunks"):
             prepare_corpus(documents, tokenizer, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     whole, _ = prepare_corpus(documents, tokenizer, tmp_path / "whole")
     found, reused = prepare_corpus(documents, tokenizer, tmp_path / "out")
-    assert reused in (3, 4)  # one may have been under way
+    assert 3 <= reused <= 6  # some may have been under way
     assert files(found.path) == files(whole.path)
 
 
@@ -208,6 +208,13 @@ def test_ids_beyond_the_vocabulary_are_damage(tmp_path: Path) -> None:
     damaged = Corpus.open(made.path)
     with pytest.raises(UserError, match="its places do not grow"):
         damaged.check()
+    for name, array in {
+        "places": np.array([[9, 1], [0, 3]]), "documents": np.array([0, 9, 3]),
+    }.items():  # fmt: skip
+        other = make_corpus(tmp_path / f"wrong-{name}", "Abb.\nBb.\n\nAa.")
+        np.save(other.path / f"{name}.npy", array)
+        with pytest.raises(UserError, match="the corpus is damaged"):
+            run.text_show(other.path)
 
 
 def test_text_that_the_tokenizer_does_not_know(tmp_path: Path) -> None:
@@ -263,7 +270,9 @@ def test_another_splitter(tmp_path: Path) -> None:
     folder = write_tokenizer(tmp_path / "t")
     told = run.text_prepare(tmp_path / "a.txt", tmp_path / "c", folder, split=words)
     assert (told["sentences"], told["next_pairs"], told["tokens"]) == (3, 2, 4)
-    assert Corpus.open(tmp_path / "c").head["settings"]["sentences"].endswith("test_text_corpus.words")
+    assert (
+        Corpus.open(tmp_path / "c").head["settings"]["sentences"].partition(" ")[0].endswith("test_text_corpus.words")
+    )
 
 
 @pytest.mark.parametrize(

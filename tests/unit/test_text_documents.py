@@ -188,6 +188,26 @@ def test_parquet(tmp_path: Path) -> None:
     assert corpus.bytes_read == corpus.total_bytes
 
 
+def test_a_name_of_an_encoding_that_does_not_fit(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"no mark of UTF-16")
+    corpus = Documents([tmp_path / "a.txt"], encoding="utf-16")
+    assert list(corpus) == []
+    assert "expected utf-16, but byte 0 is none" in corpus.skipped[0]["reason"]
+    for name in ("undefined", "", "a\0b", "base64"):
+        with pytest.raises(UserError, match="encoding: expected a name"):
+            Documents([tmp_path / "a.txt"], encoding=name)
+
+
+def test_a_header_of_absurd_width(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a" * 200_000 + ",b\nx,y\n")
+    (tmp_path / "b.csv").write_text(",".join(f"c{i}" for i in range(30_000)) + "\n")
+    (tmp_path / "c.txt").write_text("fine")
+    corpus = Documents([tmp_path])
+    assert [one.text for one in corpus] == ["fine"]
+    assert all(len(one["reason"]) < 2000 for one in corpus.skipped)
+    assert "and 29980 more" in corpus.skipped[1]["reason"]
+
+
 def test_a_table_without_names_of_columns_is_said(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("I like this film. It is good.\nI hate it.\n")
     corpus = Documents([tmp_path / "a.csv"])
@@ -266,10 +286,11 @@ def test_refusals(tmp_path: Path, settings: dict[str, Any], message: str) -> Non
 def test_a_table_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "MOST_CHARACTERS", 64)
     texts, corpus = read(
-        written(tmp_path / "a.jsonl", json.dumps({"text": "x"}) + "\n" + json.dumps({"text": "y" * 99}))
+        written(tmp_path / "a.jsonl", "\n".join(json.dumps({"text": one}) for one in ("x", "y" * 199, "z")))
     )
-    assert texts == ["x"]
-    assert "2 rows were left out" in corpus.notes["bad_rows"][0]  # the long line, in two pieces
+    assert texts == ["x", "z"]
+    assert "1 rows were left out" in corpus.notes["bad_rows"][0]
+    assert [one.line for one in Documents([tmp_path / "a.jsonl"])] == [1, 3]
 
 
 # The cases -------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from bothways.errors import UserError
 from bothways.heads import IGNORED
 from bothways.masking import word_positions
 from bothways.text import IS_NEXT, NOT_NEXT, Corpus, SequenceSource, can_pair, divide
-from corpora import PIECES, make_corpus, many_documents
+from corpora import LETTERS, PIECES, make_corpus, many_documents
 
 CLS, SEP, MASK = 2, 3, 4
 
@@ -174,16 +174,58 @@ def test_no_length_tells_which_second_part_is_next(uneven: Corpus, short: float)
     assert abs(ends[0] - ends[1]) < 0.06
 
 
+@pytest.mark.parametrize("longest", [3, 60])
+def test_no_place_tells_which_second_part_is_next(
+    tmp_path: Path, longest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A next part never begins a document, and ends one as often as another, of short documents and mixed ones."""
+    rng = np.random.default_rng(1)
+    documents = [
+        "\n".join("".join(rng.choice(list("abcdefgh"), int(n))) + "." for n in rng.integers(3, 40, int(size)))
+        for size in rng.integers(1, longest, 300 if longest < 9 else 60)
+    ]
+    corpus = make_corpus(tmp_path, "\n\n".join(documents))
+    made, calls = source(corpus, length=64), list[tuple[int, int]]()
+    real = Corpus.tokens
+
+    def tokens(self: Corpus, begin: int, end: int) -> np.ndarray:
+        calls.append((begin, end))
+        return real(self, begin, end)
+
+    monkeypatch.setattr(Corpus, "tokens", tokens)
+    bounds = set(corpus.sentences[corpus.documents].tolist())
+    found: dict[int, list[tuple[bool, bool, int]]] = {IS_NEXT: [], NOT_NEXT: []}
+    for number in range(4000):
+        label = made.example(number % len(made), number // len(made)).next_label
+        if label != IGNORED:
+            begin, end = calls[-1]
+            found[label].append((begin in bounds, end in bounds, end - begin))
+    (begins, ends, sizes), (begins_2, ends_2, sizes_2) = (np.array(one).T for one in found.values())
+    assert not begins.any()
+    assert not begins_2.any()
+    assert abs(ends.mean() - ends_2.mean()) < 0.05
+    assert max(abs((sizes > most).mean() - (sizes_2 > most).mean()) for most in range(64)) < 0.09
+
+
+def test_one_giant_document_has_many_others(tmp_path: Path) -> None:
+    small = "\n\n".join(f"{'ab' * (1 + i % 5)}.\n{LETTERS[i]}{LETTERS[i]}.\n{LETTERS[i] * 3}." for i in range(20))
+    corpus = make_corpus(tmp_path, "\n".join("zz." for _ in range(20_000)) + "\n\n" + small)
+    made = source(corpus, length=24)
+    found = [made.example(number, 0) for number in range(400)]
+    second = Counter(tuple(one.truth[one.segments == 1]) for one in found if one.next_label == NOT_NEXT)
+    assert sum(second.values()) > 100
+    assert max(second.values()) < 0.3 * sum(second.values())
+
+
 def test_equal_documents_are_no_others(tmp_path: Path) -> None:
     twice = make_corpus(tmp_path / "twice", "\n\n".join(["Aa.\nBb.\nCc."] * 5))
     assert "all documents are equal" in can_pair(twice, np.arange(5))
     one_more = make_corpus(tmp_path / "more", "\n\n".join(["Aa.\nBb.\nCc."] * 50 + ["Xx."]))
     made = source(one_more, length=16)
-    for number in range(len(made)):
-        for epoch in range(4):
-            one = made.example(number, epoch)
-            if one.next_label == NOT_NEXT:
-                assert PIECES[one.truth[one.segments == 1][0]] == "x"
+    found = [made.example(number, epoch) for number in range(len(made)) for epoch in range(4)]
+    drawn = [PIECES[one.truth[one.segments == 1][0]] for one in found if one.next_label == NOT_NEXT]
+    assert len(drawn) > 50
+    assert set(drawn) == {"x"}
 
 
 def test_a_corpus_goes_to_another_process_by_its_name(corpus: Corpus) -> None:

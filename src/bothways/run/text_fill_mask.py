@@ -103,6 +103,9 @@ def _targets(
             notes.setdefault("target_of_several_pieces", []).append(
                 f"{word!r} is {pieces} pieces and is scored by the first, {token!r}"
             )
+        if token_id in words:
+            same = words[token_id]["word"]
+            notes.setdefault("same_token", []).append(f"{word!r} is the token of {same!r}, and is scored with it")
         words.setdefault(token_id, {"word": word, "token": token, "id": token_id, "pieces": pieces})
     if targets is not None and not words:
         raise UserError("targets: expected words, got none; leave --targets out to have all tokens")
@@ -137,7 +140,12 @@ def _told(
         ids = (best if targets is None else targets[best]).tolist()
         found = [{"token": tokenizer.token(i), "id": i, "probability": float(row[i].exp())} for i in ids]
         start, stop = encoding.offsets[place]
-        filled += written[end:start] + str(found[0]["token"]).removeprefix(tokenizer.prefix)
+        mask = written[start:stop]
+        filled += (
+            written[end:start]
+            + mask[: len(mask) - len(mask.lstrip())]
+            + str(found[0]["token"]).removeprefix(tokenizer.prefix)
+        )
         end = stop
         masks.append({"start": start, "stop": stop, "top": found})
     return {"masks": masks, "filled": filled + written[end:]}

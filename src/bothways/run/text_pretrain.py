@@ -13,7 +13,7 @@ import numpy as np
 from bothways import text
 from bothways.config import HeadConfig, ModelConfig, TextConfig, TextPretrainConfig, load_config
 from bothways.errors import BothwaysWarning, UserError
-from bothways.files import check_output
+from bothways.files import check_output, locked
 from bothways.model import Model
 from bothways.run.common import check_names, fitted_batch, made_with, parameters_of
 from bothways.run.text_prepare import told_of
@@ -76,6 +76,7 @@ def text_pretrain(
     settings = load_config(TextPretrainConfig, Path(recipe) if recipe else None, changes)
     check_place(out, overwrite=overwrite, inputs=paths)
     team = join()
+    check_fits(_model_config(settings, settings.vocabulary.size, 0, pairs=True), text.TokenEmbedding, "settings")
     found = {"documents": documents, "column": column, "encoding": encoding}
     alone = team.size == 1
     made = team.first_does(lambda: _corpus(paths, out, tokenizer, settings, found, workers, overwrite, alone=alone))
@@ -87,6 +88,11 @@ def text_pretrain(
     if why_not:
         notes.append(f"{made}: trained without next sentences (NSP): {why_not}, or objective.next_sentence=false")
     pairs = settings.objective.next_sentence and not why_not
+    if pairs and len(np.unique(corpus.digests[np.diff(corpus.documents) > 1])) < 2:
+        notes.append(
+            f"{made}: one document alone has two sentences: a sentence that is not the next begins a document, which "
+            "tells it; give more documents of several sentences"
+        )
     trained_on, held_out = text.divide(corpus, settings.validation_fraction, settings.training.seed, pairs=pairs)
     if not len(held_out):
         notes.append("no document is kept out: what is measured is measured on what was trained on")
@@ -103,7 +109,7 @@ def text_pretrain(
     with open_run(out, settings, depends_on, team, overwrite=overwrite, force=force, inputs=paths) as folder:
         if folder.result is not None:
             return {**folder.result, "run": str(out), "corpus": str(made), "finished_before": True}
-        config = _model_config(settings, corpus.tokenizer, pairs=pairs)
+        config = _model_config(settings, corpus.tokenizer.size, corpus.tokenizer.pad_id, pairs=pairs)
         check_fits(config, text.TokenEmbedding, "settings", trained=team.device.type == "cpu")
         model = Model(config, text.TokenEmbedding(config))
         model.initialise(seed)
@@ -194,6 +200,9 @@ def _corpus(
             "another --out, or pass --overwrite to replace it"
         )
     check_output(place, overwrite=overwrite, inputs=paths)
+    if out.is_dir():
+        with locked(out / "lock", f"{out}: another process trains it; wait until it is done, or choose another --out"):
+            (out / "lock").unlink(missing_ok=True)  # nobody does, or the corpus that it reads would be replaced
     if given_tokenizer is None:
         wanted = settings.vocabulary
         learned, _ = text.train_wordpiece(
@@ -216,14 +225,14 @@ def _say_vocabulary(settings: TextPretrainConfig, tokenizer: text.Tokenizer) -> 
         )  # fmt: skip
 
 
-def _model_config(settings: TextPretrainConfig, tokenizer: text.Tokenizer, *, pairs: bool) -> ModelConfig:
+def _model_config(settings: TextPretrainConfig, vocab_size: int, pad_id: int, *, pairs: bool) -> ModelConfig:
     heads = {"mlm": HeadConfig(kind="mlm")}
     if pairs:
         heads["nsp"] = HeadConfig(kind="nsp", weight=settings.objective.next_sentence_weight)
     sizes = TextConfig(
-        vocab_size=tokenizer.size,
+        vocab_size=vocab_size,
         max_position_embeddings=settings.sequences.positions,
-        pad_token_id=tokenizer.pad_id,
+        pad_token_id=pad_id,
     )
     return ModelConfig(encoder=settings.encoder, text=sizes, pooler=pairs, heads=heads)
 

@@ -73,7 +73,10 @@ class Corpus:
         n_documents = len(self.documents) - 1
         fit = (
             n_documents > 0
-            and self.ids.dtype.kind == "u"
+            and [one.ndim for one in (self.ids, self.sentences, self.documents, self.places, self.digests)]
+            == [1, 1, 1, 2, 1]
+            and self.ids.dtype.kind == self.digests.dtype.kind == "u"
+            and {one.dtype.kind for one in (self.sentences, self.documents, self.places)} == {"i"}
             and (int(self.sentences[0]), int(self.sentences[-1])) == (0, n_tokens)
             and (int(self.documents[0]), int(self.documents[-1])) == (0, n_sentences)
             and len(self.places) == len(self.digests) == n_documents
@@ -88,6 +91,8 @@ class Corpus:
         Raises:
             UserError: a document's ids are not those of its hash, or places do not grow.
         """
+        if not (self.places[:, 0].min() >= 0 and self.places[:, 0].max() < len(self.head["files"])):
+            raise self._damaged("a document is of no file")
         for places in (self.sentences, self.documents):
             for first in range(0, len(places), _AT_ONCE):
                 if (np.diff(places[first : first + _AT_ONCE + 1]) < 1).any():
@@ -118,7 +123,10 @@ class Corpus:
         Raises:
             UserError: the store is damaged.
         """
-        n = self.sentences[self.documents[documents + 1]] - self.sentences[self.documents[documents]]
+        try:
+            n = self.sentences[self.documents[documents + 1]] - self.sentences[self.documents[documents]]
+        except IndexError:
+            n = np.zeros(1, np.int64)
         if n.min(initial=1) < 1:
             raise self._damaged("a document has no token")
         return n
@@ -147,6 +155,8 @@ class Corpus:
     def name(self, document: int) -> str:
         """Returns a document's file and line."""
         file, line = self.places[document]
+        if not 0 <= file < len(self.head["files"]):
+            raise self._damaged("a document is of no file")
         return f"{self.head['files'][int(file)]['file']}:{line}"
 
     def identity(self) -> str:
@@ -180,6 +190,8 @@ def read_head(path: Path) -> dict[str, Any]:
     head = read_json(path / HEAD, MOST_HEAD_BYTES)
     keys = {"source", "settings", "totals", "files", "skipped", "left_out", "notes"}
     found = head.get("format_version") if isinstance(head, dict) and keys <= head.keys() else None
+    if found == FORMAT_VERSION and [type(head[name]) for name in ("totals", "files")] != [dict, list]:
+        raise UserError(f"{path / HEAD}: the corpus is damaged (its head is another one); prepare it anew")
     if found != FORMAT_VERSION:
         raise UserError(f"{path}: expected format_version {FORMAT_VERSION}, got {found}; prepare the corpus anew")
     return head

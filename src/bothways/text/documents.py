@@ -64,8 +64,8 @@ class Documents:
 
     In plain text a blank line ends a document: one of nothing but white space, whatever the line's end. With
     `separator="file"` each file is one document, and blank lines in it part its paragraphs; with `"line"` each line is
-    one. In a table each row is a document. Control characters become a space. A document above `MOST_CHARACTERS` is cut
-    at a line's end: memory stays bounded.
+    one. In a table each row is a document. Control characters become a space. In plain text a document above
+    `MOST_CHARACTERS` is cut at a line's end, and a line above it where it may be: memory stays bounded.
 
     Attributes:
         paths: files, or folders that are searched for `SUFFIXES`.
@@ -99,8 +99,8 @@ class Documents:
         if self.separator not in SEPARATORS:
             raise UserError(f"documents: expected blank, file or line, got {self.separator!r}")
         try:
-            "".encode(self.encoding or "utf-8")
-        except LookupError:
+            "".encode("utf-8" if self.encoding is None else self.encoding)
+        except (LookupError, ValueError):
             raise UserError(
                 f"encoding: expected a name such as utf-8, utf-16 or cp1252, got {self.encoding!r}"
             ) from None
@@ -216,10 +216,8 @@ class Documents:
         if kind in TABLES:
             one.column = text_column(path, one.encoding, self.column)
             if len(one.column) > _LONG_NAME or _SENTENCE.search(one.column):
-                message = (
-                    f"{one.file}: its first line is taken for names of columns, but reads like text: {one.column!r}"
-                )
-                self._note("no_header", f"{message}; if it is a text, put a line with a name above it")
+                message = f"{one.file}: its first line is taken for names of columns, but reads like text: "
+                self._note("no_header", f"{message}{one.column[:80]!r}; if it is one, put a line with a name above it")
             parts = table_rows(path, one.encoding, one.column, counts)
         else:
             parts = self._plain(path, one, counts)
@@ -237,10 +235,13 @@ class Documents:
         """Yields (text, first line, bytes read) of each document; of a file without any, one empty text."""
         lines: list[str] = []
         size = number = first = documents = at = 0
+        goes_on = False
         assert one.encoding is not None
         with open_text(path, one.encoding) as file:
             while line := file.readline(MOST_CHARACTERS):
-                number += 1
+                number += not goes_on
+                counts["long_line"] += goes_on
+                goes_on = not line.endswith("\n")
                 if number % 256 == 0:  # a call of the system
                     at = position(file)
                 blank = not (line := clean(line, counts))
@@ -278,6 +279,7 @@ _MESSAGES = {
     "control_characters": "{} control characters became spaces",
     "replacement_characters": "{} characters were lost before (U+FFFD stands in the file)",
     "long_document": "a document of more than " + f"{MOST_CHARACTERS:,}" + " characters was cut, {} times",
+    "long_line": "a line of more than " + f"{MOST_CHARACTERS:,}" + " characters was cut, {} times",
     "bad_rows": "{} rows were left out: other numbers of cells than the header, no JSON, no text, or half a character",
     "literal_quotes": "quotes do not enclose cells in it, and are read as they stand",
 }

@@ -61,10 +61,10 @@ def check_encoding(path: Path, encoding: str) -> None:
         held = len(decoder.getstate()[0])
         try:
             decoder.decode(piece, final=not piece)
-        except UnicodeDecodeError as problem:
-            place = at - held + problem.start
+        except UnicodeError as problem:  # of UTF-16 without a mark it says no place
+            place, reason = at - held + getattr(problem, "start", 0), getattr(problem, "reason", problem)
             raise UserError(
-                f"{path}: expected {encoding}, but byte {place:,} is none ({problem.reason}); name its encoding: "
+                f"{path}: expected {encoding}, but byte {place:,} is none ({reason}); name its encoding: "
                 "--encoding NAME, or save it as UTF-8"
             ) from None
         at += len(piece)

@@ -5,8 +5,10 @@ call with the same output goes on with what is finished, as far as the documents
 """
 
 import hashlib
+import inspect
 import json
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
@@ -116,7 +118,7 @@ def prepare_corpus(
     n_workers = workers or max(1, min(most_workers(), documents.total_bytes // WORTH_BYTES))
     settings = {
         "documents": documents.separator, "column": documents.column, "encoding": documents.encoding,
-        "sentences": f"{split.__module__}.{split.__qualname__}",
+        "sentences": _named(split),
         "tokenizer_sha256": hashlib.sha256(tokenizer.to_str().encode()).hexdigest(),
     }  # fmt: skip
     source = documents.fingerprint() if source is None else source
@@ -154,6 +156,17 @@ def prepare_corpus(
             write_json(folder / HEAD, head | {k: found[k] for k in ("files", "skipped", "left_out", "notes")})
         (at.path / TOKENIZER).unlink()
     return Corpus.open(out), sum(one.reused for one in made)
+
+
+def _named(split: Splitter) -> str:
+    """Returns the name of a splitter; of one that is not ours also a hash of its code, which may change."""
+    name = f"{split.__module__}.{getattr(split, '__qualname__', type(split).__qualname__)}"
+    if split.__module__.startswith("bothways."):
+        return name
+    try:
+        return f"{name} {hashlib.sha256(inspect.getsource(split).encode()).hexdigest()[:16]}"
+    except (OSError, TypeError):  # no function, or one that was typed in
+        return name
 
 
 def _chunks(documents: Documents, folder: Path, tokenizer: Path, split: Splitter) -> Iterator[Chunk]:
@@ -194,16 +207,19 @@ def _work(chunks: Iterator[Chunk], documents: Documents, n_workers: int, dask: s
 
 
 def _ahead(function: Callable[[Chunk], Made], chunks: Iterator[Chunk]) -> Results:
-    """Yields (chunk, result) as `workers.here` does, but reads a chunk while the one before is worked on."""
-    with ThreadPoolExecutor(1) as pool:
-        before: tuple[Chunk, Future[Made]] | None = None
+    """Yields (chunk, result) as `workers.here` does, but reads a chunk while two before it are worked on.
+
+    One of these is tokenised, by all cores, while the other is written.
+    """
+    waiting: deque[tuple[Chunk, Future[Made]]] = deque()
+    with ThreadPoolExecutor(2) as pool:
         for chunk in chunks:
-            now = chunk, pool.submit(function, chunk)
-            if before is not None:
-                yield before[0], before[1].result()
-            before = now
-        if before is not None:
-            yield before[0], before[1].result()
+            waiting.append((chunk, pool.submit(function, chunk)))
+            if len(waiting) > 2:
+                before, made = waiting.popleft()
+                yield before, made.result()
+        for before, made in waiting:
+            yield before, made.result()
 
 
 def make_chunk(chunk: Chunk) -> Made:
@@ -268,7 +284,8 @@ def _encoded(tokenizer: tokenizers.Tokenizer, sentences: list[str]) -> tuple[np.
     like_bert = isinstance(tokenizer.normalizer, BertNormalizer) and isinstance(
         tokenizer.pre_tokenizer, BertPreTokenizer
     )
-    if like_bert and sep_id is not None:
+    written = any("[" in one and _SEP.lower() in one.lower() for one in sentences)
+    if like_bert and sep_id is not None and not written:
         groups = [
             _SEP.join([*sentences[first : first + _JOINED], ""]) for first in range(0, len(sentences), _JOINED)
         ]  # fmt: skip

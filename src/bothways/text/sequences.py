@@ -56,7 +56,7 @@ class SequenceSource:
     document. create_pretraining_data.py of google-research/bert draws the parts' lengths from the documents; here they
     are drawn first, and a replacement has the length and the kind of end of what it replaces, or these would tell the
     label. A document of one sentence, and the inside of one longer than the sequence, have no pair: they are trained on
-    alone, without a label, and are drawn as second parts. Without it a sequence is one stretch of a document.
+    alone, without a label. Without it a sequence is one stretch of a document.
 
     Args:
         corpus: the store.
@@ -94,12 +94,23 @@ class SequenceSource:
         places = np.maximum(1, np.rint(self.n_tokens / self.room)).astype(np.int64)
         self.first_place = np.concatenate([[0], places.cumsum()])
         self.hideable = corpus.tokenizer.ordinary
-        self.by_length = np.argsort(self.n_tokens, kind="stable")
-        self.places_before = np.concatenate([[0], places[self.by_length].cumsum()])
         self.digests = corpus.digests[documents]
+        first = corpus.documents[documents]
+        n_after = self.n_tokens - (corpus.sentences[first + 1] - corpus.sentences[first])
+        if len(np.unique(self.digests[n_after > 0])) < 2:
+            n_after = self.n_tokens
+        self.n_second = n_after
+        """Tokens that a second part may be of: those after the first sentence, for none that is the next begins a
+        document; all, where no two documents have a second sentence."""
+        able = np.flatnonzero(n_after > 0)
+        self.by_length = able[np.argsort(n_after[able], kind="stable")]
+        self.lengths = n_after[self.by_length]
+        self.rank = np.full(len(documents), len(able))
+        self.rank[self.by_length] = np.arange(len(able))
+        self.places_before = np.concatenate([[0], places[self.by_length].cumsum()])
         unlike = self.digests[self.by_length] != self.digests[self.by_length[-1]]
         self.longest = [self.by_length[-1], *self.by_length[np.flatnonzero(unlike)[-1:]]]
-        """The longest document, and the longest one of those that do not equal it."""
+        """The document with the longest second part, and the one of those that do not equal it."""
 
     def __len__(self) -> int:
         """Number of sequences of an epoch."""
@@ -150,13 +161,13 @@ class SequenceSource:
         others = [one for one in self.longest if self.digests[one] != self.digests[which]]
         if middle == start or abs(middle - start - centre) > self.room or not others:
             return [], IGNORED
-        n_b = min(end - middle, int(self.n_tokens[others[0]]))
+        n_b = min(end - middle, int(self.n_second[others[0]]))
         b = min(room - min(int(rng.integers(1, room)), middle - start), n_b)
         begin, label = middle, IS_NEXT
         if rng.random() >= 0.5:
             label = NOT_NEXT
             if middle + b == end:
-                ends = [self._end(self._other(which, b, int(others[0]), rng), b) for _ in range(_TRIES)]
+                ends = [self._end(self._other(which, 1, int(others[0]), rng), b) for _ in range(_TRIES)]
                 begin, stop = min(ends, key=lambda one: abs(one[1] - one[0] - b))
                 b = min(stop - begin, room - 1)
             else:
@@ -169,14 +180,18 @@ class SequenceSource:
         return [corpus.tokens(middle - a, middle), corpus.tokens(begin, begin + b)], label
 
     def _other(self, which: int, wanted: int, longest: int, rng: np.random.Generator) -> int:
-        """Draws a document, by its share of the sequences, with as many tokens as wanted that does not equal one."""
-        shorter = int(np.searchsorted(self.n_tokens, wanted, sorter=self.by_length))
-        for _ in range(_REDRAWN):
-            place = int(rng.integers(self.places_before[shorter], self.places_before[-1]))
+        """Draws a document, by its share of the sequences, for a second part of as many tokens as wanted."""
+        shorter, rank = int(np.searchsorted(self.lengths, wanted)), int(self.rank[which])
+        first, last = (int(self.places_before[one]) for one in (shorter, -1))
+        own, after_own = (int(one) for one in self.places_before[[rank, min(rank + 1, len(self.by_length))]])
+        size = after_own - own if rank >= shorter else 0  # its own places are stepped over
+        for _ in range(_REDRAWN if last - first > size else 0):
+            place = int(rng.integers(first, last - size))
+            place += size if place >= own else 0
             other = int(self.by_length[np.searchsorted(self.places_before, place, side="right") - 1])
             if self.digests[other] != self.digests[which]:
                 return int(self.documents[other])
-        return int(self.documents[longest])  # one document is nearly all of the corpus
+        return int(self.documents[longest])  # nearly all others equal it
 
     def _starts(self, document: int) -> np.ndarray:
         """Returns where each sentence of a document begins, and its end."""
@@ -191,7 +206,8 @@ class SequenceSource:
     def _end(self, document: int, wanted: int) -> tuple[int, int]:
         """Returns from where on a document's last sentences have about as many tokens as wanted, and its end."""
         starts = self._starts(document)
-        return int(starts[np.abs(starts[:-1] - (starts[-1] - wanted)).argmin()]), int(starts[-1])
+        begins = starts[min(1, len(starts) - 2) : -1]  # none but a single sentence is a document's first
+        return int(begins[np.abs(begins - (starts[-1] - wanted)).argmin()]), int(starts[-1])
 
 
 def hide(

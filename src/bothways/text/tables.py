@@ -117,7 +117,8 @@ def find_column(
         for those in (columns, first, named_so):
             if len(those) == 1:
                 return those[0]
-    named = ", ".join(columns) or "none"
+    named = ", ".join(name[:60] for name in columns[:20]) or "none"
+    named += f" and {len(columns) - 20} more" * (len(columns) > 20)
     asked = f"one column of {what}" if wanted is None else f"one column {wanted!r}"
     raise UserError(f"{path}: expected {asked}, got the columns {named}; name it: {option}")
 
@@ -187,15 +188,18 @@ def is_unicode(text: str) -> bool:
 
 def _header(path: Path, line: str) -> tuple[list[str], str]:
     """Returns the columns of a CSV or TSV, and what parts them."""
+    csv.field_size_limit(max(csv.field_size_limit(), MOST_CHARACTERS))
     delimiters = "\t" if path.suffix.lower() == ".tsv" else ",;\t"
-    read = [(next(csv.reader([line], delimiter=delimiter), []), delimiter) for delimiter in delimiters]
+    try:
+        read = [(next(csv.reader([line], delimiter=delimiter), []), delimiter) for delimiter in delimiters]
+    except csv.Error as problem:
+        raise UserError(f"{path}: expected names of columns in its first line, but {problem}; mend it") from None
     return max(read, key=lambda one: len(one[0]))
 
 
 def _csv_rows(
     path: Path, encoding: str, wanted: Sequence[str], counts: Counter[str]
 ) -> Iterator[tuple[list[Any] | None, int]]:
-    csv.field_size_limit(max(csv.field_size_limit(), MOST_CHARACTERS))
     with open_text(path, encoding, newline="") as file:
         columns, delimiter = _header(path, file.readline(MOST_CHARACTERS))
     rules: dict[str, Any] = {"delimiter": delimiter, "strict": True}
@@ -208,7 +212,7 @@ def _csv_rows(
         counts["literal_quotes"] = 1
         rules["quoting"] = csv.QUOTE_NONE
     elif broken:
-        raise UserError(f"{path}: expected CSV, but it cannot be read ({broken}); mend its quotes")
+        raise UserError(f"{path}: expected CSV, but it cannot be read ({broken}); mend its quotes, or a cell too long")
     places = [columns.index(column) for column in wanted]
     for row, at in _parsed(path, encoding, rules):
         yield ([row[place] for place in places] if len(row) == len(columns) else None), at
@@ -230,8 +234,11 @@ def _objects(path: Path, encoding: str) -> Iterator[tuple[Any, int]]:
         while line := file.readline(MOST_CHARACTERS):
             if not line.strip():
                 continue
+            whole = line.endswith("\n") or len(line) < MOST_CHARACTERS
+            while not (whole or line.endswith("\n") or not line):  # the rest of what is too long
+                line = file.readline(MOST_CHARACTERS)
             try:
-                value = json.loads(line)
+                value = json.loads(line) if whole else None
             except (ValueError, RecursionError):
                 value = None
             yield value, position(file)

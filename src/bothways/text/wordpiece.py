@@ -61,7 +61,7 @@ def train_wordpiece(
     counts: Counter[str] = Counter()
     for line in _lines(documents, "characters"):
         counts.update(line)
-    alphabet, joining, left_out = _alphabet(empty, counts, vocab_size - len(special))
+    alphabet, joining, left_out, share_left_out = _alphabet(empty, counts, vocab_size - len(special))
     if not alphabet:
         raise UserError(
             f"{', '.join(map(str, documents.paths))}: expected documents with words, found none"
@@ -97,7 +97,7 @@ def train_wordpiece(
         "unknown": unknown,
         "alphabet": len(alphabet),
         "alphabet_left_out": len(left_out),
-        "share_left_out": sum(left_out.values()) / without_space,
+        "share_left_out": share_left_out,
     }
 
 
@@ -111,8 +111,8 @@ def save_tokenizer(tokenizer: tokenizers.Tokenizer, folder: Path) -> None:
 
 def _alphabet(
     tokenizer: tokenizers.Tokenizer, counts: Counter[str], room: int
-) -> tuple[list[str], list[str], Counter[str]]:
-    """Returns the characters that get a token, those of them that also stand inside words, and the counts of the rest.
+) -> tuple[list[str], list[str], Counter[str], float]:
+    """Returns the characters that get a token, those also inside words, the counts of the rest, and their share.
 
     Args:
         tokenizer: the rules by which a text becomes words.
@@ -133,7 +133,7 @@ def _alphabet(
         kept.append(character)
         inside += [character] * joins
     left_out = +normal - Counter(dict.fromkeys(kept, sum(normal.values())))
-    return sorted(kept), sorted(inside), left_out
+    return sorted(kept), sorted(inside), left_out, sum(left_out.values()) / max(sum(normal.values()), 1)
 
 
 def _lines(documents: Documents, unit: str) -> Iterator[str]:

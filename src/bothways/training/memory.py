@@ -56,8 +56,8 @@ def largest_batch(
     if fits < 1:
         raise UserError(
             f'training.batch_size = "auto": one sample needs {per_sample / 2**20:.0f} MiB, '
-            f"{max(free, 0) / 2**20:.0f} MiB are free for it; shorten windows.window_s, or set "
-            "training.gradient_checkpointing = true"
+            f"{max(free, 0) / 2**20:.0f} MiB are free for it; shorten windows.window_s (of text sequences.length), or "
+            "set training.gradient_checkpointing = true"
         )
     n_parts = n_processes * config.accumulate
     most = min(MOST // config.accumulate, len(source) // n_parts)
