@@ -1,5 +1,6 @@
 """Text to batches: documents, sentences, tokenizers, embedding, models from folders; vectors and scores of texts."""
 
+from bothways.text.answering import AnswerSource, check_windows, predict_answers
 from bothways.text.batching import by_length, most_tokens, padded, pools
 from bothways.text.corpus import Corpus, is_corpus, read_head
 from bothways.text.documents import Document, Documents, SourceFile
@@ -23,6 +24,7 @@ from bothways.text.scoring import (
 )
 from bothways.text.sentences import Splitter, split_sentences
 from bothways.text.sequences import IS_NEXT, NOT_NEXT, Example, SequenceSource, can_pair, divide, hide
+from bothways.text.squad import GoldAnswer, Question, Squad, read_squad
 from bothways.text.tokenizer import Encoding, Tokenizer, load_tokenizer, tokenizer_files
 from bothways.text.vectors import Vectors, check_settings, embed, normalised, said_too_long, text_vectors, window_length
 from bothways.text.wordpiece import save_tokenizer, train_wordpiece
@@ -30,17 +32,21 @@ from bothways.text.wordpiece import save_tokenizer, train_wordpiece
 __all__ = [
     "IS_NEXT",
     "NOT_NEXT",
+    "AnswerSource",
     "Corpus",
     "Document",
     "Documents",
     "Encoding",
     "Example",
+    "GoldAnswer",
     "Loaded",
     "Pairs",
+    "Question",
     "Scored",
     "SequenceSource",
     "SourceFile",
     "Splitter",
+    "Squad",
     "Stretch",
     "TokenEmbedding",
     "Tokenizer",
@@ -48,6 +54,7 @@ __all__ = [
     "by_length",
     "can_pair",
     "check_settings",
+    "check_windows",
     "config_to_transformers",
     "divide",
     "draw_pairs",
@@ -64,9 +71,11 @@ __all__ = [
     "packed",
     "padded",
     "pools",
+    "predict_answers",
     "prepare_corpus",
     "pseudo_log_likelihoods",
     "read_head",
+    "read_squad",
     "said_too_long",
     "save_folder",
     "save_tokenizer",
