@@ -134,7 +134,7 @@ def test_several_files_and_articles_without_a_title(tmp_path: Path) -> None:
     second = flat(tmp_path / "b.json", context="c")
     found = read_squad([first, second])
     assert found.contexts == ["c"]
-    assert [one.title for one in found.questions] == [f"{first}: data[0]", "context 0"]
+    assert [one.title for one in found.questions] == ["article 1", "context 0"]
     with pytest.raises(UserError, match=r"a\.json: data\[0\]\.paragraphs\[0\]\.qas\[0\]: id '1': another"):
         read_squad([first, first])
 

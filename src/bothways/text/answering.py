@@ -154,7 +154,8 @@ class AnswerSource:
         """Says of a window's tokens of the context whether an answer may begin, and whether it may end with them.
 
         It begins in the window alone in which that token has the most context, counted as run_squad.py does: on the
-        side where there is less of it, and of equal windows the first.
+        side where there is less of it, and of equal windows the first. About half of what windows share follows the
+        token there, so with a `stride` near the whole window longer answers are cut.
         """
         question, start, stop = self.windows[window].tolist()
         first = self._context.first[self.context_of[question]]

@@ -124,6 +124,7 @@ class _Reader:
     def __init__(self) -> None:
         self.questions: list[Question] = []
         self.contexts: dict[str, int] = {}
+        self.n_articles = 0
         self.ids: set[str] = set()
         self.made: list[int] = []
         """Questions that had no id."""
@@ -139,7 +140,8 @@ class _Reader:
                 raise UserError(f"{where}: expected an article or a question, got the keys {_named(item)}; {_WANTED}")
             self._question(item, _text(item, "context", where), item.get("title"), where)
             return
-        title = item.get("title") or where
+        self.n_articles += 1
+        title = item.get("title") or f"article {self.n_articles}"
         for p, paragraph in enumerate(_list(item, "paragraphs", where)):
             place = f"{where}.paragraphs[{p}]"
             context = _text(_object(paragraph, place), "context", place)
