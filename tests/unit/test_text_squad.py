@@ -128,6 +128,15 @@ def test_json_lines(tmp_path: Path) -> None:
     assert found.gold() == [["Ann"], None, None]
 
 
+def test_json_lines_that_are_called_json(tmp_path: Path) -> None:
+    rows = [{"id": str(i), "question": "Who?", "context": CONTEXT} for i in range(3)]
+    assert len(read_squad([lines(tmp_path / "a.json", *rows)]).questions) == 3
+    assert len(read_squad([lines(tmp_path / "b.json", rows[0])]).questions) == 1
+    pretty = tmp_path / "c.json"
+    pretty.write_text(json.dumps({"data": rows}, indent=1))
+    assert len(read_squad([pretty]).questions) == 3
+
+
 def test_several_files_and_articles_without_a_title(tmp_path: Path) -> None:
     article = {"paragraphs": [{"context": "c", "qas": [{"id": "1", "question": "?"}]}]}
     first = write(tmp_path / "a.json", {"version": "2.0", "data": [article]})

@@ -78,8 +78,8 @@ def best_thresholds(
     """Finds the thresholds of no-answer scores with the best exact match and F1 (find_best_thresh of evaluate-v2.0).
 
     It differs from the script where that names a threshold that does not give what it promises: questions of equal
-    scores are answered together, and where it is best to answer none the threshold lies below all scores, also
-    negative ones.
+    scores are answered together, a text of which normalising leaves nothing is no answer, and where it is best to
+    answer none the threshold lies below all scores, also negative ones.
 
     Args:
         texts: see `answer_metrics`.
@@ -96,10 +96,9 @@ def best_thresholds(
     last = np.append(ranked[1:] != ranked[:-1], True)[: len(ranked)]  # of equal ones
     lowest = float(ranked[0]) if len(ranked) else 1.0
     none = 0.0 if lowest > 0 else float(np.nextafter(lowest, -np.inf))
-    spoken = np.array([bool(text) for text in texts], dtype=bool)
     found: dict[str, float] = {}
     for name in MEASURES:
-        gain = np.where(has_answer, raw[name], np.where(spoken, -1.0, 0.0))[order]
+        gain = (raw[name] - ~has_answer)[order]
         totals = np.concatenate([[0.0], gain.cumsum()[last]]) + (~has_answer).sum()
         best = int(totals.argmax())
         found[name] = float(totals[best]) / max(n, 1)

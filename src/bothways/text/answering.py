@@ -333,7 +333,8 @@ def _different(
     """Returns the best of spans whose texts differ; of equal scores the one that stands first."""
     context = source.contexts[int(source.context_of[question])]
     best: dict[str, dict[str, Any]] = {}
-    for score, first, last in spans[np.lexsort((spans[:, 2], spans[:, 1], -spans[:, 0]))].tolist():
+    for place in np.lexsort((spans[:, 2], spans[:, 1], -spans[:, 0])):
+        score, first, last = spans[place].tolist()
         start, stop = source.answer(question, int(first), int(last))
         text = context[start:stop]
         best.setdefault(text, {"text": text, "start": start, "stop": stop, "score": score})
@@ -366,9 +367,10 @@ def _pieces(tokenizer: Tokenizer, texts: Sequence[str]) -> Pieces:
     for start in range(0, len(texts), _ENCODED):
         part = texts[start : start + _ENCODED]
         for text, one in zip(part, tokenizer.pieces(part, offsets=True)):
+            offsets = one.offsets  # made anew at each look
             ids.append(np.array(one.ids, dtype=np.int32))
-            spans.append(np.array(one.offsets, dtype=np.int32).reshape(-1, 2))
-            seen.append(np.array([bool(text[a:b].strip()) for a, b in one.offsets], dtype=bool))
+            spans.append(np.array(offsets, dtype=np.int32).reshape(-1, 2))
+            seen.append(np.array([bool(text[a:b].strip()) for a, b in offsets], dtype=bool))
     first = np.concatenate([[0], np.cumsum([len(one) for one in ids[1:]], dtype=np.int64)])
     return Pieces(np.concatenate(ids), np.concatenate(spans), np.concatenate(seen), first)
 

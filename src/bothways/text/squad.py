@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bothways.errors import UserError
-from bothways.files import read_bytes, readable
+from bothways.files import read_bytes
 from bothways.text.tables import JSON_LINES, is_unicode
 
 MOST_BYTES = 2**30
+_HOLDERS = {"paragraphs", "question"}
 _WANTED = "give SQuAD's JSON (data, paragraphs, qas) or objects with question and context"
 
 
@@ -74,7 +75,7 @@ def read_squad(paths: Sequence[str | Path]) -> Squad:
     `plausible_answers` are no answers. All this is counted.
 
     Args:
-        paths: files; `.jsonl` and `.ndjson` hold an object a line.
+        paths: files; `.jsonl` and `.ndjson` hold an article or a question a line, others may.
 
     Raises:
         UserError: a file cannot be read, is nothing of the kind, or two questions have one id.
@@ -90,19 +91,32 @@ def read_squad(paths: Sequence[str | Path]) -> Squad:
 
 def _items(path: Path) -> Iterator[tuple[str, Any]]:
     """Yields articles or questions, and where each stands."""
-    if path.suffix.lower() in JSON_LINES:
-        with readable(path) as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    yield f"{path}: line {number}", _parsed(line, f"{path}: line {number}")
+    content = read_bytes(path, MOST_BYTES)
+    if path.suffix.lower() in JSON_LINES or _is_lines(content):
+        for number, line in enumerate(content.split(b"\n"), 1):
+            if line.strip():
+                yield f"{path}: line {number}", _parsed(line, f"{path}: line {number}")
         return
-    values = _parsed(read_bytes(path, MOST_BYTES), str(path))
+    values = _parsed(content, str(path))
+    if isinstance(values, dict) and "data" not in values and _HOLDERS & values.keys():
+        values = [values]
     where, items = (f"{path}: data", values.get("data")) if isinstance(values, dict) else (str(path), values)
     if not isinstance(items, list):
         keys = f"the keys {_named(values)}" if isinstance(values, dict) else type(values).__name__
         raise UserError(f"{path}: expected questions, got JSON with {keys}; {_WANTED}")
     for number, item in enumerate(items):
         yield f"{where}[{number}]", item
+
+
+def _is_lines(content: bytes) -> bool:
+    """Says whether the first of several lines is a whole object: some call JSON lines `.json`."""
+    first, _, others = content.partition(b"\n")
+    if not others.strip():
+        return False
+    try:
+        return isinstance(json.loads(first.decode("utf-8-sig")), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _parsed(content: bytes, where: str) -> Any:
