@@ -21,9 +21,9 @@ def letters(positions: int = 64) -> Tokenizer:
 
 
 def in_bytes(positions: int = 64) -> Tokenizer:
-    """A token for each byte of UTF-8: several lie in one character, and white space is a token."""
-    pieces = [*SPECIAL.values(), *sorted(ByteLevel.alphabet())]
-    made = tokenizers.Tokenizer(BPE({token: i for i, token in enumerate(pieces)}, []))
+    """A token for each byte of UTF-8, and for ` a`: several lie in one character, and white space is in tokens."""
+    pieces = [*SPECIAL.values(), *sorted(ByteLevel.alphabet()), "Ġa"]
+    made = tokenizers.Tokenizer(BPE({token: i for i, token in enumerate(pieces)}, [("Ġ", "a")]))
     made.pre_tokenizer = ByteLevel(add_prefix_space=False, use_regex=False)
     made.post_processor = BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     return Tokenizer(made, SPECIAL, sizes(len(pieces), positions))

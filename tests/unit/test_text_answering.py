@@ -193,6 +193,23 @@ def test_windows_are_those_of_transformers(tmp_path: Path) -> None:
 # Characters -----------------------------------------------------------------------------------------------------------
 
 
+def test_white_space_in_tokens_is_no_part_of_an_answer() -> None:
+    """Tokens: `x`, ` a`, ` `, `y`, ` `."""
+    made = source(asked(("q", "x a y ", [" a", " y "])), BYTES)
+    assert made.labels.tolist() == [[4, 4]]
+    assert read_back(made, 0) == "a"
+    assert made._tokens(0, 3, 6) == (3, 3)
+    assert made.answer(0, 1, 3) == (2, 5)
+    assert made.counted(0).tolist() == [[True, True, False, True, False]] * 2
+
+
+def test_a_longer_window_counts_more() -> None:
+    """Token 185 is 64 from the end of a window of 250, and 65 from that of one of 131: 66.5 is above 66.31."""
+    made = source(asked(("aa", "a " * 251, None)), letters(512), length=255, stride=120)
+    assert made.windows.tolist() == [[0, 0, 250], [0, 120, 251]]
+    assert [np.flatnonzero(made.counted(window)[0]).tolist() for window in (0, 1)] == [list(range(250)), [130]]
+
+
 @given(CONTEXTS, st.data(), TOKENIZERS)
 def test_a_gold_answer_is_found_back(context: str, data: st.DataObject, tokenizer: Tokenizer) -> None:
     """Whole where it begins and ends with tokens, else the smallest that cover it; graphemes stay whole."""
@@ -210,7 +227,7 @@ def test_a_gold_answer_is_found_back(context: str, data: st.DataObject, tokenize
         answers=(squad.questions[0].answers[0]._replace(start=start),)  # type: ignore[index]
     )
     made = AnswerSource(squad, tokenizer, length=64, stride=20, max_question=4)
-    inside = [i for i, (a, b) in enumerate(tokens) if b > start and a < stop and a < b]
+    inside = [i for i, (a, b) in enumerate(tokens) if b > start and a < stop and context[a:b].strip()]
     whole = [w for w, (_, a, b) in enumerate(made.windows.tolist()) if inside and a <= inside[0] and inside[-1] < b]
     for window in range(len(made)):
         label = made.labels[window].tolist()
@@ -222,7 +239,7 @@ def test_a_gold_answer_is_found_back(context: str, data: st.DataObject, tokenize
             a, b = tokens[first][0], tokens[last][1]
             covered = context[a:b]
             a, b = a + len(covered) - len(covered.lstrip()), a + len(covered.rstrip())
-            assert (begin, end) == whole_graphemes(context, a, b) or not covered.strip()
+            assert (begin, end) == whole_graphemes(context, a, b)
             edges = {edge.span()[0] for edge in regex.finditer(r"\X", context)} | {len(context)}
             if (start, stop) == (a, b) and {a, b} <= edges:
                 assert context[begin:end] == text

@@ -83,6 +83,12 @@ def test_a_start_that_is_wrong_is_mended_where_the_text_stands_once(tmp_path: Pa
     assert "not_trainable" not in found.counts
 
 
+def test_a_start_is_not_counted_from_the_end(tmp_path: Path) -> None:
+    found = read_squad([flat(tmp_path / "a.json", answers=[{"text": "too.", "answer_start": -4}])])
+    assert found.questions[0].answers == (GoldAnswer("too.", len(CONTEXT) - 4),)
+    assert found.counts["moved"] == 1
+
+
 def test_overlapping_places_are_two(tmp_path: Path) -> None:
     found = read_squad([flat(tmp_path / "a.json", context="xanana", answers=["ana"])])
     assert found.questions[0].answers == (GoldAnswer("ana", None),)

@@ -160,7 +160,7 @@ class AnswerSource:
         question, start, stop = self.windows[window].tolist()
         first = self._context.first[self.context_of[question]]
         seen = self._context.seen[first + start : first + stop]
-        near = -(-(self.length - self.n_first(window) - 1) // self.stride)  # so many on each side overlap it
+        near = (self.length - self.n_first(window) - 1) // self.stride  # so many on each side overlap it
         begin = max(0, window - near)
         others = self.windows[begin : window + near + 1]
         mine = np.flatnonzero(others[:, 0] == question)
@@ -193,9 +193,10 @@ class AnswerSource:
         return made
 
     def _tokens(self, place: int, start: int, stop: int) -> tuple[int, int] | None:
-        """Returns the first and last token that share a character with a stretch of a context."""
-        spans = self._context.spans[self._context.of(place)]
-        shared = np.flatnonzero((spans[:, 1] > start) & (spans[:, 0] < stop) & (spans[:, 0] < spans[:, 1]))
+        """Returns the first and last token that can be seen and share a character with a stretch of a context."""
+        here = self._context.of(place)
+        spans, seen = self._context.spans[here], self._context.seen[here]
+        shared = np.flatnonzero(seen & (spans[:, 1] > start) & (spans[:, 0] < stop))
         return (int(shared[0]), int(shared[-1])) if len(shared) else None
 
 

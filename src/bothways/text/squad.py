@@ -223,7 +223,7 @@ class _Reader:
     def _place(self, answer: dict[str, Any], context: str, name: str) -> int | None:
         """Returns where an answer begins: as told, or where it stands if that is one place alone."""
         text, start = answer["text"], answer.get("answer_start")
-        if isinstance(start, int) and not isinstance(start, bool) and start >= 0 and context.startswith(text, start):
+        if isinstance(start, int) and start >= 0 and context.startswith(text, start):
             return start
         place = context.find(text)
         if place < 0 or context.find(text, place + 1) >= 0:
