@@ -259,6 +259,7 @@ def test_a_gold_answer_is_found_back(context: str, data: st.DataObject, tokenize
         ("❤\ufe0f", 0, 1, "❤\ufe0f"),
         ("\u1100\u1161\u11a8", 0, 1, "\u1100\u1161\u11a8"),
         ("\u0301a", 1, 2, "a"),
+        ("e\u200da", 2, 3, "a"),
         ("ab", 1, 1, ""),
     ],
 )
