@@ -254,9 +254,8 @@ def test_a_frozen_encoder(bert: Path, data: Path, tmp_path: Path, features: str,
         vectors.append((state[0] if features == "cls" else state[1:].mean(0)).double().numpy())
     x, y = np.array(vectors), np.array([1] * 5 + [0] * 5)
     x = (x - x.mean(0)) / x.std(0)
-    wanted = (
-        LogisticRegression(C=0.1, max_iter=5000) if head == "logistic" else LinearDiscriminantAnalysis("lsqr", shrinkage="auto")
-    ).fit(x, y)  # fmt: skip
+    discriminants = LinearDiscriminantAnalysis("lsqr", shrinkage="auto")
+    wanted = (LogisticRegression(C=0.1, max_iter=5000) if head == "logistic" else discriminants).fit(x, y)
     found = run.text_predict(tmp_path / "run", texts=texts)["predictions"]
     ours = [one["probabilities"]["good"] for one in found]
     np.testing.assert_allclose(ours, wanted.predict_proba(x)[:, 1], atol=2e-4)

@@ -1,5 +1,6 @@
 """Evaluation that can be believed: splits by person, metrics, controls, comparisons. Arrays in, plain dicts out."""
 
+from bothways.evaluation.answers import answer_f1, answer_metrics, best_thresholds, exact_match, normalised_answer
 from bothways.evaluation.arms import above_from, people_recalls, side_by_side
 from bothways.evaluation.calibration import apply_temperature, calibration, fit_temperature, temperature_scaling
 from bothways.evaluation.comparison import compare_arms
@@ -83,9 +84,12 @@ __all__ = [
     "Split",
     "above_from",
     "alias_groups",
+    "answer_f1",
+    "answer_metrics",
     "apply_temperature",
     "band_power",
     "best_spans",
+    "best_thresholds",
     "by_level",
     "calibration",
     "chance",
@@ -100,6 +104,7 @@ __all__ = [
     "covariances",
     "entities_of",
     "entity_metrics",
+    "exact_match",
     "few_subjects",
     "fill_missing",
     "fit_logistic",
@@ -115,6 +120,7 @@ __all__ = [
     "metrics_by_level",
     "most_of",
     "multilabel_metrics",
+    "normalised_answer",
     "paired_difference",
     "people_recalls",
     "person_of",

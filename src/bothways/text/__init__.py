@@ -1,5 +1,6 @@
 """Text to batches: documents, sentences, tokenizers, embedding, models from folders; vectors and scores of texts."""
 
+from bothways.text.answering import AnswerSource, check_windows, predict_answers
 from bothways.text.batching import by_length, most_tokens, padded, pools
 from bothways.text.conll import Sentence, SentenceFile, read_sentences, words_of
 from bothways.text.corpus import Corpus, is_corpus, read_head
@@ -26,6 +27,7 @@ from bothways.text.scoring import (
 )
 from bothways.text.sentences import Splitter, split_sentences
 from bothways.text.sequences import IS_NEXT, NOT_NEXT, Example, SequenceSource, can_pair, divide, hide
+from bothways.text.squad import GoldAnswer, Question, Squad, read_squad
 from bothways.text.tables import TABLES
 from bothways.text.tagging import TagSource, best_tags, spans, tag_classes, word_probabilities
 from bothways.text.tokenizer import Encoding, Tokenizer, load_tokenizer, tokenizer_files
@@ -36,21 +38,25 @@ __all__ = [
     "IS_NEXT",
     "NOT_NEXT",
     "TABLES",
+    "AnswerSource",
     "Corpus",
     "Document",
     "Documents",
     "Encoding",
     "Example",
+    "GoldAnswer",
     "LabelledText",
     "LabelledTexts",
     "Loaded",
     "Pairs",
+    "Question",
     "Scored",
     "Sentence",
     "SentenceFile",
     "SequenceSource",
     "SourceFile",
     "Splitter",
+    "Squad",
     "Stretch",
     "TagSource",
     "TextSource",
@@ -62,6 +68,7 @@ __all__ = [
     "by_length",
     "can_pair",
     "check_settings",
+    "check_windows",
     "classes_of",
     "config_to_transformers",
     "divide",
@@ -80,10 +87,12 @@ __all__ = [
     "packed",
     "padded",
     "pools",
+    "predict_answers",
     "prepare_corpus",
     "pseudo_log_likelihoods",
     "read_head",
     "read_sentences",
+    "read_squad",
     "said_too_long",
     "save_folder",
     "save_tokenizer",
