@@ -20,7 +20,6 @@ from bothways.run.text_export import text_export
 from bothways.run.text_fill_mask import text_fill_mask
 from bothways.run.text_finetune import text_finetune
 from bothways.run.text_import import text_import
-from bothways.run.text_measure import text_measure
 from bothways.run.text_predict import text_predict
 from bothways.run.text_prepare import text_prepare
 from bothways.run.text_pretrain import text_pretrain
@@ -50,7 +49,6 @@ __all__ = [
     "text_fill_mask",
     "text_finetune",
     "text_import",
-    "text_measure",
     "text_predict",
     "text_prepare",
     "text_pretrain",
