@@ -259,3 +259,77 @@ def test_a_frozen_encoder(bert: Path, data: Path, tmp_path: Path, features: str,
     found = run.text_predict(tmp_path / "run", texts=texts)["predictions"]
     ours = [one["probabilities"]["good"] for one in found]
     np.testing.assert_allclose(ours, wanted.predict_proba(x)[:, 1], atol=2e-4)
+
+
+CONLL = """-DOCSTART- O
+
+the O
+cat B-ANIMAL
+sat O
+
+my O
+mat B-THING
+. O
+
+cat B-ANIMAL
+on O
+mat B-THING
+"""
+
+
+@pytest.fixture(scope="module")
+def tagger(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, dict[str, Any]]:
+    """A run that tags, its data, and what was told of it; treat it as read-only."""
+    folder = tmp_path_factory.mktemp("tags")
+    (folder / "train.conll").write_text(CONLL * 3)
+    changes = [*QUICK, "task=tag", "validation_fraction=0", "training.learning_rate=5e-3"]
+    result = run.text_finetune(bert, folder / "train.conll", folder / "run", changes=changes)
+    return folder / "run", folder / "train.conll", result
+
+
+def test_words_are_tagged(tagger: tuple[Path, Path, dict[str, Any]]) -> None:
+    out, data, result = tagger
+    assert result["classes"] == ["O", "B-ANIMAL", "B-THING"]
+    assert result["texts"] == {"train": {"O": 15, "B-ANIMAL": 6, "B-THING": 6}}
+    measured = run.text_evaluate(out, data)["metrics"]
+    assert (measured["micro"]["f1"], measured["word_accuracy"], measured["strict"]["f1"]) == (1.0, 1.0, 1.0)
+    found = run.text_predict(out, texts=["the cat  sat", "", "on the Mat."])
+    assert found["counts"] == {"ANIMAL": 1, "THING": 1}
+    first, second = found["predictions"]
+    assert first["tags"] == ["O", "B-ANIMAL", "O"]
+    assert (first["row"], second["row"]) == (1, 3)
+    (entity,) = second["entities"]
+    assert (entity["type"], entity["text"], second["text"][entity["start"] : entity["stop"]]) == ("THING", "Mat", "Mat")
+    theirs = transformers.AutoModelForTokenClassification.from_pretrained(out)
+    assert theirs.config.id2label[1] == "B-ANIMAL"
+
+
+def test_tagging_by_the_command(
+    bothways: Call, fails: Callable[..., str], tagger: tuple[Path, Path, dict[str, Any]], bert: Path, tmp_path: Path
+) -> None:
+    out, data, _ = tagger
+    code, said, err = bothways("text", "predict", out, data, "--out", tmp_path / "p.csv")
+    assert code == 0, err
+    rows = list(csv.DictReader((tmp_path / "p.csv").open(encoding="utf-8")))
+    assert [row["word"] for row in rows[:3]] == ["the", "cat", "sat"]
+    assert [row["tag"] for row in rows] == [line.split()[1] for line in (CONLL * 3).splitlines() if line[:1] not in "-"]
+    assert "9 texts: 6 ANIMAL, 6 THING" in said
+    code, said, err = bothways("text", "evaluate", out, data)
+    assert code == 0, err
+    assert "entities: F1 1.000" in said
+    (tmp_path / "line.txt").write_text("the cat sat\n")
+    assert "cat (ANIMAL)" in bothways("text", "predict", out, tmp_path / "line.txt")[1]
+    code, _, _ = bothways("text", "predict", out, data, "--out", tmp_path / "p.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    assert (code, len(lines), lines[1]["entities"][0]["text"]) == (0, 9, "mat")
+    (tmp_path / "bad.conll").write_text("cat B-ANIMAL\nmat B_THING\n")
+    command = ("text", "finetune", "--from", bert, "--out", tmp_path / "x", "--set", "task=tag", "--data")
+    assert "bad.conll" in fails(*command, tmp_path / "bad.conll")
+    assert "frozen = true belongs to" in fails(*command, data, "--set", "frozen=true")
+
+
+def test_a_tag_that_was_never_trained_on_is_missed(tagger: tuple[Path, Path, dict[str, Any]], tmp_path: Path) -> None:
+    (tmp_path / "new.conll").write_text("cat B-ANIMAL\n\nmat B-NEW\n")
+    found = run.text_evaluate(tagger[0], tmp_path / "new.conll")
+    assert found["metrics"]["types"]["NEW"]["recall"] == 0
+    assert any("no training word has the tag B-NEW (1)" in note for note in found["notes"])

@@ -70,6 +70,10 @@ def predict(
         return print_json(result)
     print_notes({f"note, {code}": messages for code, messages in result["notes"].items()})
     for one in result.get("predictions", ()):
+        if result["labels"] == "tags":
+            marked = "; ".join(f"{entity['text']} ({entity['type']})" for entity in one["entities"])
+            out.print(f"{one['file'] or ''}{':' * bool(one['file'])}{one['row']}  {marked or '–'}", markup=False)
+            continue
         value = one["prediction"]
         shown = number(value) if isinstance(value, float) else "; ".join(value) if isinstance(value, list) else value
         sure = f"  {one['probability']:.3f}" if one.get("probability") is not None else ""
@@ -88,6 +92,12 @@ def print_measured(result: dict[str, Any]) -> None:
     out.print(_line(result["labels"], result["metrics"]))
     for name, found in result["controls"].items():
         out.print(f"{name.replace('_', ' ')}, a guess: {_line(result['labels'], found)}")
+    if result["labels"] == "tags":
+        table = new_table("type", "entities", "predicted", "precision", "recall", "F1")
+        for name, one in result["metrics"]["types"].items():
+            figures = (number(one[key]) for key in ("precision", "recall", "f1"))
+            table.add_row(name, f"{one['support']:,}", f"{one['n_predicted']:,}", *figures)
+        out.print(table)
     if result["labels"] == "classes":
         table = new_table("class", "texts", "precision", "recall", "F1", "AUROC")
         for name, one in result["metrics"]["per_class"].items():
@@ -97,6 +107,12 @@ def print_measured(result: dict[str, Any]) -> None:
 
 def _line(kind: str, found: dict[str, Any]) -> str:
     """Returns the main figures."""
+    if kind == "tags":
+        micro = found["micro"]
+        of_two = f"precision {micro['precision']:.3f}, recall {micro['recall']:.3f}"
+        strictly = f"strictly {found['strict']['scheme']} {found['strict']['f1']:.3f}"
+        words = f"words right {found['word_accuracy']:.3f}, n = {found['n']}"
+        return f"entities: F1 {micro['f1']:.3f} ({of_two}), {strictly}, {words}"
     if kind == "number":
         figures = {"mean error": found["mae"], "R²": found["r2"], "Pearson": found["pearson"]}
         return ", ".join(f"{name} {number(value)}" for name, value in figures.items()) + f", n = {found['n']}"

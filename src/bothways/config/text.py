@@ -123,8 +123,8 @@ class TextPretrainConfig(Settings):
     """How many sequences of theirs are measured, the same each time; of few documents each gives several."""
 
 
-TextTask = Literal["classify", "tag", "answer"]
-"""A label of the whole text, of each word, or the stretch of a text that answers a question."""
+TextTask = Literal["classify", "tag"]
+"""A label of the whole text, or of each word."""
 
 
 class ColumnConfig(Settings):
@@ -182,3 +182,9 @@ class TextFinetuneConfig(Settings):
         if isinstance(training, dict) and not {"steps", "minutes"}.isdisjoint(training):
             return {"epochs": None, **values}
         return values
+
+    @model_validator(mode="after")
+    def _check(self) -> "TextFinetuneConfig":
+        if self.task == "tag" and self.frozen:
+            raise ValueError('frozen = true belongs to task = "classify"; words are tagged with all weights')
+        return self

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -58,6 +58,31 @@ class Rows:
             for row in self.rows
         ]
 
+    def strata(self) -> list[str] | None:
+        """Returns the class of each row, of which a split takes the same share; none where labels are no classes."""
+        labels = [row.label for row in self.rows]
+        return [str(one) for one in labels] if all(isinstance(one, str) for one in labels) else None
+
+
+@runtime_checkable
+class Divisible(Protocol):
+    """What a split asks of labelled data."""
+
+    def keys(self) -> list[str]:
+        """Returns of each row what must not be on both sides."""
+        ...
+
+    def strata(self) -> list[str] | None:
+        """Returns the stratum of each row, if there are any."""
+        ...
+
+    def select(self, chosen: np.ndarray) -> Any:
+        """Returns some of the rows."""
+        ...
+
+
+D = TypeVar("D", bound=Divisible)
+
 
 def read_rows(paths: Sequence[str | Path], settings: TextFinetuneConfig, *, labels: bool = True) -> Rows:
     """Reads tables.
@@ -72,15 +97,15 @@ def read_rows(paths: Sequence[str | Path], settings: TextFinetuneConfig, *, labe
     return Rows(rows, reader.summary())
 
 
-def divide_rows(rows: Rows, fraction: float, seed: int) -> tuple[Rows, Rows]:
+def divide_rows(rows: D, fraction: float, seed: int) -> tuple[D, D]:
     """Returns rows to train on and rows to measure on: of each class the same share, equal texts on one side."""
     keys = rows.keys()
-    label_of = dict(zip(reversed(keys), reversed([str(row.label) for row in rows.rows])))
+    strata = rows.strata() or [""] * len(keys)
+    stratum_of = dict(zip(reversed(keys), reversed(strata)))
     n_of = Counter(keys)
     rng, held_out = generator("validation rows", seed), set[str]()
-    single = all(isinstance(row.label, str) for row in rows.rows)
-    for name in sorted(set(label_of.values())) if single else [""]:
-        own = [key for key, label in label_of.items() if not single or label == name]
+    for name in sorted(set(stratum_of.values())):
+        own = [key for key, stratum in stratum_of.items() if stratum == name]
         wanted, taken = max(1, round(fraction * sum(n_of[key] for key in own))), 0
         for place in rng.permutation(len(own))[: len(own) - 1]:
             if taken and taken + n_of[own[place]] / 2 > wanted:
@@ -193,6 +218,46 @@ class Classify:
         found = classification_metrics(truth, said, self.classes, groups, n_bootstrap=n_bootstrap)
         right = int((said.argmax(1) == truth).sum())
         return found | {"accuracy_interval": wilson(right, len(truth))}
+
+    def prepare(
+        self, data: Rows, tokenizer: text.Tokenizer, length: int, settings: TextFinetuneConfig
+    ) -> text.Tokenised:
+        """Returns rows, one at least, as a model reads them; see `text.tokenise`."""
+        return tokenised(data, tokenizer, length, settings.too_long)
+
+    def source(self, made: text.Tokenised, data: Rows, pad_id: int, seed: int) -> text.TextSource:
+        """Returns what is trained on."""
+        names = [f"{row.file}:{row.row}" for row in data.rows]
+        return text.TextSource(made, self.targets(data), pad_id, seed=seed, names=names)
+
+    def notes(self, made: text.Tokenised, part: str, length: int, settings: TextFinetuneConfig) -> list[str]:
+        """Says what is cut or read in windows."""
+        if not made.n_too_long:
+            return []
+        rule = "lose their ends" if settings.too_long == "cut" or made.n_first.any() else "are read in windows"
+        return [f"{made.n_too_long} of {len(made)} texts ({part}) are longer than {length} tokens: they {rule}"]
+
+    def n_too_long(self, made: text.Tokenised) -> int:
+        """Returns how many texts are longer than a window."""
+        return made.n_too_long
+
+    def known(self, data: Rows, notes: list[str]) -> Rows:
+        """Leaves out rows of classes that are not learned, which adds a note."""
+        return known_rows(self, data, notes)
+
+    def counted(self, data: Rows) -> dict[str, int]:
+        """Returns how many texts have each class, or how many there are."""
+        if self.kind == "number":
+            return {"texts": len(data)}
+        targets = self.targets(data)
+        counts = np.bincount(targets, minlength=len(self.classes)) if targets.ndim == 1 else targets.sum(0)
+        return {name: int(n) for name, n in zip(self.classes, counts)}
+
+    def evaluate(
+        self, model: Model, made: text.Tokenised, data: Rows, pad_id: int, title: str, *, n_bootstrap: int = 2000
+    ) -> dict[str, Any]:
+        """Returns how well a model tells labelled rows; see `measured`."""
+        return self.measured(data, self.told(model, made, pad_id, title), n_bootstrap=n_bootstrap)
 
     def score(self, measured: dict[str, Any]) -> float:
         """Returns how good a model is, more is better."""

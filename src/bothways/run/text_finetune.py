@@ -11,9 +11,10 @@ from bothways.config import HeadConfig, TextFinetuneConfig, load_config
 from bothways.errors import BothwaysWarning, UserError
 from bothways.model import LoadReport, Model, load_weights
 from bothways.run.common import check_names, fitted_batch, made_with, parameters_of
-from bothways.run.text_classify import Classify, Rows, divide_rows, known_rows, read_rows, tokenised
+from bothways.run.text_classify import Classify, divide_rows, read_rows
 from bothways.run.text_frozen import fit_frozen
 from bothways.run.text_model import TextModel, open_model
+from bothways.run.text_tag import Tag, read_tagged
 from bothways.training import check_place, content_of_run, interruptible, join, open_run, train
 
 
@@ -29,13 +30,14 @@ def text_finetune(
     overwrite: bool = False,
     force: bool = False,
 ) -> dict[str, Any]:
-    """Trains a head, and the encoder under it, on labelled texts.
+    """Trains a head, and the encoder under it, on labelled texts or on sentences with a tag for each word.
 
     A run that was stopped goes on when it is called again, to the same numbers as if it had not been.
 
     Args:
         start: a run of `text_pretrain` or of this, or a BERT that transformers saved.
-        data: tables (CSV, TSV, JSON lines, Parquet) with a column of text and one of labels.
+        data: tables (CSV, TSV, JSON lines, Parquet) with a column of text and one of labels; to `tag`, sentences in
+            CoNLL or JSON.
         out: the run's folder.
         validation: tables to measure on; without, `validation_fraction` of the rows is kept out.
         recipe: TOML of `config.TextFinetuneConfig`.
@@ -62,31 +64,34 @@ def text_finetune(
     team = join()
     opened = open_model(start)
     length = text.window_length(opened.model, settings.length or opened.length)
-    found = read_rows(data, settings)
+    tags = settings.task == "tag"
+
+    def read(paths: Sequence[str | Path]) -> Any:
+        return read_tagged(paths) if tags else read_rows(paths, settings)
+
+    found = read(data)
     notes = [message for messages in found.told["notes"].values() for message in messages]
     training, held_out = found.labelled(), None
     if validation:
-        measured_on = read_rows(validation, settings)
+        measured_on = read(validation)
         notes += [message for messages in measured_on.told["notes"].values() for message in messages]
         held_out = measured_on.labelled()
     elif settings.validation_fraction:
         training, held_out = divide_rows(training, settings.validation_fraction, settings.training.seed)
     if not len(training):
         raise UserError(f"{', '.join(map(str, data))}: expected texts with a label to train on, found none; label some")
-    task = Classify.of(training, settings)
+    task: Any = Tag.of(training, settings) if tags else Classify.of(training, settings)
     if held_out is not None:
-        held_out = known_rows(task, held_out, notes)
+        held_out = task.known(held_out, notes)
         shared = set(training.keys()) & set(held_out.keys())
         if shared:
             notes.append(f"{len(shared)} texts or groups are trained on and measured on; what is measured is too good")
-    if odd := text.like_empty(task.classes):
+    if odd := text.like_empty(() if tags else task.classes):
         notes.append(f"{', '.join(odd)} counts as a class; if it means no label, empty its cells")
     parts = {"train": training, **({} if held_out is None or not len(held_out) else {"validation": held_out})}
-    tokens = {name: tokenised(rows, opened.tokenizer, length, settings.too_long) for name, rows in parts.items()}
-    for name, texts in tokens.items():
-        if texts.n_too_long:
-            rule = "lose their ends" if settings.too_long == "cut" or training.rows[0].pair is not None else "windows"
-            notes.append(f"{texts.n_too_long} of {len(texts)} texts ({name}) are longer than {length} tokens: {rule}")
+    made = {name: task.prepare(rows, opened.tokenizer, length, settings) for name, rows in parts.items()}
+    for name, one in made.items():
+        notes += task.notes(one, name, length, settings)
     for note in notes:
         warnings.warn(note, BothwaysWarning, stacklevel=2)
     settings = _with_steps(settings, len(training))
@@ -102,30 +107,27 @@ def text_finetune(
         if settings.frozen:
             settings = settings.model_copy(update={"pool": "cls" if settings.features == "cls" else "mean"})
         model, report = start_model(opened, settings, task.head(settings))
-        source = text.TextSource(
-            tokens["train"], task.targets(training), opened.tokenizer.pad_id, seed=settings.training.seed,
-            names=[f"{row.file}:{row.row}" for row in training.rows],
-        )  # fmt: skip
+        pad_id = opened.tokenizer.pad_id
+        source = task.source(made["train"], training, pad_id, settings.training.seed)
         folder.settings = settings = fitted_batch(settings, model, source, folder)
         folder.side_files = text.tokenizer_files(opened.tokenizer, opened.folder)
         plan: dict[str, Any] = {
-            "from": str(opened.folder.absolute()), "task": settings.task, "labels": settings.labels,
+            "from": str(opened.folder.absolute()), "task": settings.task, "labels": task.kind,
             "classes": list(task.classes), "length": length,
-            "texts": {name: _counted(task, rows) for name, rows in parts.items()},
-            "too_long": {name: texts.n_too_long for name, texts in tokens.items()},
+            "texts": {name: task.counted(rows) for name, rows in parts.items()},
+            "too_long": {name: task.n_too_long(one) for name, one in made.items()},
             "data": found.told, "notes": notes,
         }  # fmt: skip
         folder.manifest = {"kind": "finetune", **made_with("tokenizers"), **plan}
 
         def evaluate(m: Model) -> dict[str, Any]:
             assert held_out is not None
-            said = task.told(m, tokens["validation"], opened.tokenizer.pad_id, "validation")
-            return task.measured(held_out, said, n_bootstrap=200)
+            return task.evaluate(m, made["validation"], held_out, pad_id, "validation", n_bootstrap=200)
 
         measured = "validation" in parts
         if settings.frozen:
-            both = {name: (rows, tokens[name]) for name, rows in parts.items()}
-            fitted = fit_frozen(model, task, both, opened.tokenizer.pad_id, settings)
+            both = {name: (rows, made[name]) for name, rows in parts.items()}
+            fitted = fit_frozen(model, task, both, pad_id, settings)
             told = {
                 "run": str(out), **plan, "load_report": None if report is None else report.as_dict(),
                 "parameters": parameters_of(model), "steps": 0, "best_step": 0, "wait_share": 0.0, "loss": None,
@@ -149,19 +151,6 @@ def _paths(paths: str | Path | Sequence[str | Path]) -> list[str | Path]:
     return [paths] if isinstance(paths, str | Path) else list(paths)
 
 
-def _counted(task: Classify, rows: Rows) -> dict[str, int]:
-    """Returns how many texts have each class, or how many there are."""
-    if task.kind == "number":
-        return {"texts": len(rows)}
-    targets = task.targets(rows)
-    counts = (
-        targets.sum(0).astype(int)
-        if targets.ndim > 1
-        else [int((targets == i).sum()) for i in range(len(task.classes))]
-    )
-    return dict(zip(task.classes, map(int, counts)))
-
-
 def _with_steps(settings: TextFinetuneConfig, n: int) -> TextFinetuneConfig:
     """Returns settings with the number of steps that `epochs` comes to."""
     if settings.epochs is None:
@@ -181,7 +170,7 @@ def start_model(opened: TextModel, settings: TextFinetuneConfig, head: HeadConfi
     encoder = theirs.encoder
     if settings.frozen and settings.features == "last_four":
         encoder = encoder.model_copy(update={"mixed_layers": min(4, encoder.num_hidden_layers)})
-    pooler = settings.pool == "cls" and not settings.frozen
+    pooler = settings.pool == "cls" and not settings.frozen and head.kind != "position"
     config = theirs.model_copy(update={"heads": {head.kind: head}, "pooler": pooler, "encoder": encoder})
     model = Model(config, text.TokenEmbedding(config))
     model.initialise(settings.training.seed)

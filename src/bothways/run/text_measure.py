@@ -10,8 +10,9 @@ from bothways import text
 from bothways.errors import UserError
 from bothways.evaluation import classification_metrics, constant_controls, majority
 from bothways.run.text_classify import Classify, Rows, known_rows, read_rows, tokenised
-from bothways.run.text_model import TextModel, open_model
-from bothways.run.text_predict import settings_of, task_of
+from bothways.run.text_model import TextModel, open_model, settings_of, tag_head
+from bothways.run.text_predict import task_of
+from bothways.run.text_tag import Tag, read_tagged
 from bothways.training import MANIFEST, load_manifest
 
 
@@ -19,8 +20,8 @@ def text_measure(model: str | Path, paths: str | Path | Sequence[str | Path]) ->
     """Measures what a run of `text_finetune` tells of texts whose labels are known.
 
     Args:
-        model: the run, or a BERT that transformers saved, with a head for the whole text.
-        paths: tables with the columns of its training.
+        model: the run, or a BERT that transformers saved, with a head for the whole text or for each word.
+        paths: tables with the columns of its training; of a run that tags words, CoNLL or JSON.
 
     Returns:
         `model`, `task`, `labels`, `classes`, `texts` (measured), `metrics` (see `Classify.measured`), `controls`
@@ -33,6 +34,8 @@ def text_measure(model: str | Path, paths: str | Path | Sequence[str | Path]) ->
     """
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     opened = open_model(model)
+    if (head := tag_head(opened)) is not None:
+        return _tags_measured(opened, Tag.from_head(head), paths)
     task, settings = task_of(opened), settings_of(opened)
     found = read_rows(paths, settings)
     notes = [message for messages in found.told["notes"].values() for message in messages]
@@ -50,6 +53,21 @@ def text_measure(model: str | Path, paths: str | Path | Sequence[str | Path]) ->
         "model": str(opened.folder), "task": "classify", "labels": task.kind, "classes": list(task.classes),
         "texts": len(rows), "metrics": task.measured(rows, said), "controls": _controls(task, rows, opened),
         "unknown": task.unknown(labelled), "too_long": tokens.n_too_long, "data": found.told, "notes": notes,
+        "load_report": opened.report.as_dict(),
+    }  # fmt: skip
+
+
+def _tags_measured(opened: TextModel, task: Tag, paths: Sequence[str | Path]) -> dict[str, Any]:
+    settings, found = settings_of(opened), read_tagged(paths)
+    notes = [message for messages in found.told["notes"].values() for message in messages]
+    rows = task.known(found.labelled(), notes)
+    length = text.window_length(opened.model, settings.length or opened.length)
+    made = task.prepare(rows, opened.tokenizer, length, settings)
+    notes += task.notes(made, "evaluated", length, settings)
+    return {
+        "model": str(opened.folder), "task": "tag", "labels": "tags", "classes": list(task.classes),
+        "texts": len(rows), "metrics": task.evaluate(opened.model, made, rows, opened.tokenizer.pad_id, "evaluate"),
+        "controls": {}, "unknown": {}, "too_long": task.n_too_long(made), "data": found.told, "notes": notes,
         "load_report": opened.report.as_dict(),
     }  # fmt: skip
 

@@ -1,7 +1,5 @@
 """`bothways text predict`."""
 
-import csv
-import io
 import json
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,12 +10,12 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from bothways import text
-from bothways.config import HeadConfig, TextFinetuneConfig
+from bothways.config import TextFinetuneConfig
 from bothways.errors import BothwaysWarning, UserError
 from bothways.files import check_output, replacing
-from bothways.run.text_classify import KINDS, Classify
-from bothways.run.text_model import TextModel, open_model
-from bothways.training import load_recipe
+from bothways.run.text_classify import Classify
+from bothways.run.text_model import TextModel, label_heads, open_model, settings_of, tag_head
+from bothways.run.text_predict_tags import csv_lines, predict_tags
 
 THRESHOLD = 0.5
 """Of several classes at once, from which probability one is there."""
@@ -36,6 +34,8 @@ def text_predict(
     overwrite: bool = False,
 ) -> dict[str, Any]:
     """Says of each text what a fine-tuned run has learned to tell; any number of texts in bounded memory.
+
+    Of a run that tags words see `predict_tags`.
 
     Args:
         model: a run of `text_finetune`, or a BERT that transformers saved, with a head for the whole text.
@@ -64,6 +64,8 @@ def text_predict(
         if not (overwrite and out.is_file()):
             check_output(out, inputs=[model, *paths])
     opened = open_model(model)
+    if tag_head(opened) is not None:
+        return predict_tags(opened, paths, out, texts, encoding)
     task = task_of(opened)
     settings = settings_of(opened)
     length = text.window_length(opened.model, settings.length or opened.length)
@@ -130,18 +132,6 @@ def task_of(opened: TextModel) -> Classify:
     return Classify.from_head(found[0])
 
 
-def label_heads(opened: TextModel) -> list[HeadConfig]:
-    """Returns the heads that tell a label of a whole text."""
-    return [head for head in opened.model.config.heads.values() if head.kind in KINDS.values()]
-
-
-def settings_of(opened: TextModel) -> TextFinetuneConfig:
-    """Returns the settings of a run of `text_finetune`; of a model from elsewhere the default ones."""
-    if (opened.folder / "recipe.toml").is_file():
-        return load_recipe(opened.folder, TextFinetuneConfig)
-    return TextFinetuneConfig()
-
-
 class Rows:
     """The rows of tables, and the lines of plain text, that something is said of."""
 
@@ -194,7 +184,7 @@ def _write(file: BinaryIO, kind: str, pools: Iterable[list[dict[str, Any]]], tas
     classes = () if task.kind == "number" else task.classes
     columns = ["file", "row", "prediction", *(f"p: {name}" for name in classes)]
     if kind == ".csv":
-        file.write(_csv([columns]))
+        file.write(csv_lines([columns]))
     for pool in pools:
         if kind == ".jsonl":
             file.write("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in pool).encode())
@@ -205,10 +195,4 @@ def _write(file: BinaryIO, kind: str, pools: Iterable[list[dict[str, Any]]], tas
             shown = "" if value is None else ";".join(value) if isinstance(value, list) else value
             each = one.get("probabilities") or dict.fromkeys(classes, "")
             lines.append([one["file"], one["row"], shown, *(each[name] for name in classes)])
-        file.write(_csv(lines))
-
-
-def _csv(rows: Iterable[Sequence[Any]]) -> bytes:
-    lines = io.StringIO()
-    csv.writer(lines, lineterminator="\n").writerows(rows)
-    return lines.getvalue().encode()
+        file.write(csv_lines(lines))
