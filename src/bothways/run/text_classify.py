@@ -5,18 +5,18 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from bothways import text
 from bothways.config import HeadConfig, LabelKind, TextFinetuneConfig
-from bothways.draws import generator
 from bothways.errors import UserError
 from bothways.evaluation import classification_metrics, how_good, multilabel_metrics, regression_metrics, wilson
 from bothways.model import Model
 from bothways.progress import progress
+from bothways.run.text_data import Labelled
 from bothways.training import class_probabilities, number_values, several_probabilities
 
 KINDS: dict[LabelKind, Literal["sequence", "several", "number"]] = {
@@ -26,19 +26,8 @@ KINDS: dict[LabelKind, Literal["sequence", "several", "number"]] = {
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Texts with what is known of them."""
-
-    rows: list[text.LabelledText]
-    told: dict[str, Any]
-    """Of the files: see `text.LabelledTexts.summary`."""
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def select(self, chosen: np.ndarray) -> "Rows":
-        """Returns some of the rows."""
-        return replace(self, rows=[self.rows[i] for i in chosen])
+class Rows(Labelled[text.LabelledText]):
+    """Texts with what is known of them; of their files see `text.LabelledTexts.summary`."""
 
     def labelled(self) -> "Rows":
         """Returns the rows that have a label."""
@@ -58,30 +47,9 @@ class Rows:
             for row in self.rows
         ]
 
-    def strata(self) -> list[str] | None:
-        """Returns the class of each row, of which a split takes the same share; none where labels are no classes."""
-        labels = [row.label for row in self.rows]
-        return [str(one) for one in labels] if all(isinstance(one, str) for one in labels) else None
-
-
-@runtime_checkable
-class Divisible(Protocol):
-    """What a split asks of labelled data."""
-
-    def keys(self) -> list[str]:
-        """Returns of each row what must not be on both sides."""
-        ...
-
-    def strata(self) -> list[str] | None:
-        """Returns the stratum of each row, if there are any."""
-        ...
-
-    def select(self, chosen: np.ndarray) -> Any:
-        """Returns some of the rows."""
-        ...
-
-
-D = TypeVar("D", bound=Divisible)
+    def strata(self) -> list[str]:
+        """Returns the class of each row, of which a split takes the same share; of other labels nothing."""
+        return [row.label if isinstance(row.label, str) else "" for row in self.rows]
 
 
 def read_rows(paths: Sequence[str | Path], settings: TextFinetuneConfig, *, labels: bool = True) -> Rows:
@@ -95,25 +63,6 @@ def read_rows(paths: Sequence[str | Path], settings: TextFinetuneConfig, *, labe
     if not rows:
         raise UserError(f"{', '.join(map(str, paths))}: expected rows with a text, found none; check the file")
     return Rows(rows, reader.summary())
-
-
-def divide_rows(rows: D, fraction: float, seed: int) -> tuple[D, D]:
-    """Returns rows to train on and rows to measure on: of each class the same share, equal texts on one side."""
-    keys = rows.keys()
-    strata = rows.strata() or [""] * len(keys)
-    stratum_of = dict(zip(reversed(keys), reversed(strata)))
-    n_of = Counter(keys)
-    rng, held_out = generator("validation rows", seed), set[str]()
-    for name in sorted(set(stratum_of.values())):
-        own = [key for key, stratum in stratum_of.items() if stratum == name]
-        wanted, taken = max(1, round(fraction * sum(n_of[key] for key in own))), 0
-        for place in rng.permutation(len(own))[: len(own) - 1]:
-            if taken and taken + n_of[own[place]] / 2 > wanted:
-                break
-            held_out.add(own[place])
-            taken += n_of[own[place]]
-    kept = np.array([key in held_out for key in keys])
-    return rows.select(np.flatnonzero(~kept)), rows.select(np.flatnonzero(kept))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from bothways.config import HeadConfig, TextFinetuneConfig, load_config
 from bothways.errors import BothwaysWarning, UserError
 from bothways.model import LoadReport, Model, load_weights
 from bothways.run.common import check_names, fitted_batch, made_with, parameters_of
-from bothways.run.text_classify import Classify, divide_rows, read_rows
+from bothways.run.text_classify import Classify, read_rows
+from bothways.run.text_data import divide_rows
 from bothways.run.text_frozen import fit_frozen
 from bothways.run.text_model import TextModel, open_model
 from bothways.run.text_tag import Tag, read_tagged

@@ -1,21 +1,21 @@
 """`bothways text predict`."""
 
-import json
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from bothways import text
 from bothways.config import TextFinetuneConfig
 from bothways.errors import BothwaysWarning, UserError
-from bothways.files import check_output, replacing
+from bothways.files import check_output
 from bothways.run.text_classify import Classify
+from bothways.run.text_data import collect
 from bothways.run.text_model import TextModel, label_heads, open_model, settings_of, tag_head
-from bothways.run.text_predict_tags import csv_lines, predict_tags
+from bothways.run.text_predict_tags import predict_tags
 
 THRESHOLD = 0.5
 """Of several classes at once, from which probability one is there."""
@@ -72,7 +72,6 @@ def text_predict(
     reader = Rows(paths, settings, encoding) if texts is None else None
     rows = reader if reader is not None else _given(texts or ())
     counts: dict[str, int] = {}
-    kept: list[dict[str, Any]] = []
     n = n_too_long = n_empty = 0
 
     def predicted() -> Iterator[list[dict[str, Any]]]:
@@ -93,15 +92,16 @@ def text_predict(
             n, n_too_long, n_empty = n + len(pool), n_too_long + tokens.n_too_long, n_empty + len(pool) - len(there)
             yield made
 
-    if out is None:
-        for some in predicted():
-            kept += some
-    else:
-        out.absolute().parent.mkdir(parents=True, exist_ok=True)
-        with replacing(out) as file:
-            _write(file, out.suffix, predicted(), task)
-    if not n:
-        raise UserError(f"{', '.join(map(str, paths)) or 'texts'}: expected texts, found none; check the files")
+    classes = () if task.kind == "number" else task.classes
+
+    def lines_of(one: dict[str, Any]) -> Iterator[Sequence[Any]]:
+        value, each = one["prediction"], one.get("probabilities") or dict.fromkeys(classes, "")
+        shown = "" if value is None else ";".join(value) if isinstance(value, list) else value
+        yield [one["file"], one["row"], shown, *(each[name] for name in classes)]
+
+    columns = ["file", "row", "prediction", *(f"p: {name}" for name in classes)]
+    nothing = f"{', '.join(map(str, paths)) or 'texts'}: expected texts, found none; check the files"
+    kept = collect(out, predicted(), columns, lines_of, nothing)
     if n_too_long:
         rule = "the mean of their windows was taken" if settings.too_long == "windows" else "their ends were not read"
         warnings.warn(
@@ -177,22 +177,3 @@ def _told(task: Classify, row: text.LabelledText, said: np.ndarray | None) -> di
         **place, "prediction": None if best is None else task.classes[best],
         "probability": None if said is None or best is None else float(said[best]), "probabilities": probabilities,
     }  # fmt: skip
-
-
-def _write(file: BinaryIO, kind: str, pools: Iterable[list[dict[str, Any]]], task: Classify) -> None:
-    """Writes predictions as they come: JSON lines, or CSV with a column `p: CLASS` for each class."""
-    classes = () if task.kind == "number" else task.classes
-    columns = ["file", "row", "prediction", *(f"p: {name}" for name in classes)]
-    if kind == ".csv":
-        file.write(csv_lines([columns]))
-    for pool in pools:
-        if kind == ".jsonl":
-            file.write("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in pool).encode())
-            continue
-        lines = []
-        for one in pool:
-            value = one["prediction"]
-            shown = "" if value is None else ";".join(value) if isinstance(value, list) else value
-            each = one.get("probabilities") or dict.fromkeys(classes, "")
-            lines.append([one["file"], one["row"], shown, *(each[name] for name in classes)])
-        file.write(csv_lines(lines))

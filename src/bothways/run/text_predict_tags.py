@@ -1,19 +1,14 @@
 """Words tagged by a fine-tuned run; part of `bothways text predict`."""
 
-import csv
-import io
-import json
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bothways import text
-from bothways.errors import BothwaysWarning, UserError
-from bothways.files import replacing
+from bothways.errors import BothwaysWarning
+from bothways.run.text_data import collect, select
 from bothways.run.text_model import TextModel, settings_of, tag_head
 from bothways.run.text_tag import Sentences, Tag, read_tagged
 
@@ -43,7 +38,6 @@ def predict_tags(
     length = text.window_length(opened.model, settings.length or opened.length)
     told: dict[str, Any] = {"n": 0, "words": 0, "files": [], "notes": {}}
     counts: dict[str, int] = {}
-    kept: list[dict[str, Any]] = []
 
     def pools() -> Iterator[Sentences]:
         for path in paths:
@@ -62,7 +56,7 @@ def predict_tags(
             for code, said in pool.told["notes"].items():
                 told["notes"].setdefault(code, []).extend(said)
             for first in range(0, len(pool), _POOL):
-                some = pool.select(np.arange(first, min(first + _POOL, len(pool))))
+                some = select(pool, range(first, min(first + _POOL, len(pool))))
                 made = task.prepare(some, opened.tokenizer, length, settings)
                 for code, said in made.notes.items():
                     told["notes"].setdefault(code, []).extend(said)
@@ -81,25 +75,13 @@ def predict_tags(
                         counts[entity["type"]] = counts.get(entity["type"], 0) + 1
                 yield found
 
-    if out is None:
-        for some in predicted():
-            kept += some
-    else:
-        out.absolute().parent.mkdir(parents=True, exist_ok=True)
-        with replacing(out) as file:
-            if out.suffix == ".csv":
-                file.write(csv_lines([["file", "row", "word", "tag", "probability", "start", "stop"]]))
-            for some in predicted():
-                if out.suffix == ".jsonl":
-                    file.write("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in some).encode())
-                else:
-                    file.write(csv_lines(
-                        [one["file"], one["row"], word, tag, p, *place]
-                        for one in some
-                        for word, tag, p, place in zip(one["words"], one["tags"], one["probabilities"], one["offsets"])
-                    ))  # fmt: skip
-    if not told["n"]:
-        raise UserError(f"{', '.join(map(str, paths)) or 'texts'}: expected words to tag, found none; check the files")
+    def lines_of(one: dict[str, Any]) -> Iterator[Sequence[Any]]:
+        for word, tag, p, place in zip(one["words"], one["tags"], one["probabilities"], one["offsets"]):
+            yield [one["file"], one["row"], word, tag, p, *place]
+
+    columns = ["file", "row", "word", "tag", "probability", "start", "stop"]
+    nothing = f"{', '.join(map(str, paths)) or 'texts'}: expected words to tag, found none; check the files"
+    kept = collect(out, predicted(), columns, lines_of, nothing)
     for said in told["notes"].values():
         for message in said:
             warnings.warn(message, BothwaysWarning, stacklevel=3)
@@ -108,10 +90,3 @@ def predict_tags(
         "classes": list(task.classes), **told, "counts": counts, "load_report": opened.report.as_dict(),
         **({"predictions": kept} if out is None else {}),
     }  # fmt: skip
-
-
-def csv_lines(rows: Iterable[Sequence[Any]]) -> bytes:
-    """Returns rows as lines of CSV."""
-    lines = io.StringIO()
-    csv.writer(lines, lineterminator="\n").writerows(rows)
-    return lines.getvalue().encode()

@@ -15,22 +15,12 @@ from bothways.errors import UserError
 from bothways.evaluation import entity_metrics, recognise_scheme
 from bothways.model import Model
 from bothways.progress import progress
+from bothways.run.text_data import Labelled
 
 
 @dataclass(frozen=True)
-class Sentences:
-    """Sentences with what is known of their files."""
-
-    rows: list[text.Sentence]
-    told: dict[str, Any]
-    """`rows`, `files` (of each `file`, `form`, `encoding`, `columns`, `sentences`), `notes`."""
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def select(self, chosen: np.ndarray) -> "Sentences":
-        """Returns some of the sentences."""
-        return replace(self, rows=[self.rows[i] for i in chosen])
+class Sentences(Labelled[text.Sentence]):
+    """Sentences with what is known of their files: `rows`, `files` (`file`, `form`, `encoding`, `columns`), `notes`."""
 
     def labelled(self) -> "Sentences":
         """Returns the sentences that have tags."""
@@ -46,10 +36,6 @@ class Sentences:
     def keys(self) -> list[str]:
         """Returns of each sentence what must not be on both sides of a split."""
         return [" ".join(row.words).casefold() for row in self.rows]
-
-    def strata(self) -> None:
-        """A split draws from all sentences alike."""
-        return
 
 
 def read_tagged(paths: Sequence[str | Path], *, tagged: bool = True, encoding: str | None = None) -> Sentences:
