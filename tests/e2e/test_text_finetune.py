@@ -69,6 +69,10 @@ def test_it_learns_what_it_is_shown(trained: tuple[Path, dict[str, Any]], data: 
     assert best["probability"] == best["probabilities"]["good"] > 0.5
     measured = run.text_evaluate(out, data)
     assert measured["metrics"]["accuracy"] == 1.0
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert "- train: 5 `bad`, 5 `good`" in card
+    assert "- texts kept out: balanced accuracy 1, accuracy 1" in card
+    assert "bothways text predict PATH new.csv" in card
     assert measured["controls"]["most_frequent"]["accuracy"] == 0.5
 
 
@@ -302,6 +306,9 @@ def test_words_are_tagged(tagger: tuple[Path, Path, dict[str, Any]]) -> None:
     assert (entity["type"], entity["text"], second["text"][entity["start"] : entity["stop"]]) == ("THING", "Mat", "Mat")
     theirs = transformers.AutoModelForTokenClassification.from_pretrained(out)
     assert theirs.config.id2label[1] == "B-ANIMAL"
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert "- a class for each word: `O`, `B-ANIMAL`, `B-THING`" in card
+    assert "- train: 15 `O`, 6 `B-ANIMAL`, 6 `B-THING`" in card
 
 
 def test_tagging_by_the_command(
