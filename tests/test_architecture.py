@@ -12,13 +12,14 @@ PACKAGE = ROOT / "src" / "bothways"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 LONGEST = 500  # lines of one file
 
-FOUNDATIONS = {"errors", "files", "draws", "progress", "workers", "making", "weights"}
+FOUNDATIONS = {"errors", "files", "draws", "progress", "workers", "making", "weights", "tags"}
 TO_MODEL = FOUNDATIONS | {"config", "masking", "encoder", "heads", "model"}
 BELOW_RUN = TO_MODEL | {"eeg", "text", "training", "evaluation", "inspection", "report", "walkthrough"}
 # The table of the document. `errors` is open to every room but the walkthrough: each may have to refuse input.
 MAY_IMPORT = {
     **dict.fromkeys(FOUNDATIONS, FOUNDATIONS),
     "weights": {"errors", "files"},
+    "tags": {"errors"},
     "config": FOUNDATIONS,
     "masking": {"errors", "config", "draws"},
     "encoder": {"errors", "config"},

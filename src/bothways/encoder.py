@@ -275,16 +275,22 @@ class Encoder(nn.Module):
         everywhere = Layout(hidden.shape[0], hidden.shape[1], None)
         keys = everywhere if attention_mask is None else Layout.of(attention_mask)
         flat = keys.flatten(hidden)  # [T D]
-        for layer in self.layers[:-1]:
+        below: list[Tensor] = []
+        for number, layer in enumerate(self.layers[:-1], 1):
             flat = self._layer(layer, flat, keys, attention_mask)
+            if number > len(self.layers) - self.config.mixed_layers:
+                below.append(flat)
         real = torch.ones_like(hidden[..., 0], dtype=torch.bool) if attention_mask is None else attention_mask
         selected = real if rows is None else rows & real
         if rows is None:
             flat = self._layer(self.layers[-1], flat, keys, attention_mask)
         else:
             wanted = selected[real].nonzero().squeeze(1)  # [R], places among the flat tokens
+            below = [one.index_select(0, wanted) for one in below]
             # Queries are padded to the most that one sequence asks for, not to L.
             asked = selected.sum(1)
             queries = Layout.of(torch.arange(int(asked.max()), device=asked.device) < asked[:, None])
             flat = self._layer(self.layers[-1], flat, keys, attention_mask, wanted, queries)
+        if below:
+            flat = torch.stack([*below, flat]).mean(0)
         return Rows(self.final_norm(flat), selected)

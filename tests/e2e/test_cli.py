@@ -24,7 +24,8 @@ from recordings import noise_uv, write_edf
 EEG = ("check", "paste", "prepare", "split", "pretrain", "finetune", "evaluate", "compare", "predict", "embed", "probe")
 CURVES = ("labels", "channels")
 TEXT = (
-    "tokenizer", "prepare", "pretrain", "show", "fill-mask", "embed", "evaluate", "import", "export",
+    "tokenizer", "prepare", "pretrain", "show", "fill-mask", "embed", "evaluate", "finetune", "predict", "import",
+    "export",
 )  # fmt: skip
 Call = Callable[..., tuple[int, str, str]]
 

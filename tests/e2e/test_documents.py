@@ -23,6 +23,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 TEXT_RECIPES = sorted((ROOT / "recipes").glob("*-text.toml"))
 RECIPES = sorted(set((ROOT / "recipes").glob("*.toml")) - {*TEXT_RECIPES})
 TEXT_SETS = [word for change in TINY for word in ("--set", change)]
+SETS_OF = {"pretrain": TEXT_SETS, "finetune": ["--set", "training.steps=2"]}
 Call = Callable[..., tuple[int, str, str]]
 
 
@@ -58,18 +59,21 @@ def test_the_commands_on_ones_own_text(bothways: Call, tmp_path: Path, monkeypat
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "a.txt").write_text(f"The cat sat on the mat. It slept.\n\n{many_documents(12)}")
     (tmp_path / "reviews.csv").write_text("text\na cat\nthe mat\n")
+    (tmp_path / "train.csv").write_text("text,label\n" + "a cat,good\nthe mat,bad\nthe cat,good\na mat,bad\n" * 3)
+    (tmp_path / "test.csv").write_text("text,label\nmy cat,good\nmy mat,bad\n")
     save_bert(tmp_path / "bert-base-uncased", BertForPreTraining)
     commands = [line.split("#")[0] for line in blocks("")[2].splitlines()]
-    assert len(commands) == 8
+    assert len(commands) == 11
     for command in commands:
         words = shlex.split(command.replace("8192", "60"))
         assert words[:2] == ["bothways", "text"]
-        code, out, err = bothways(*words[1:], *(TEXT_SETS if words[2] == "pretrain" else ()))
+        code, out, err = bothways(*words[1:], *SETS_OF.get(words[2], ()))
         assert code == 0, err
         assert out
     for written in ("tokenizer", "my-bert", "bert", "for-others"):
         assert (tmp_path / written / "tokenizer.json").is_file()
     assert (tmp_path / "vectors.parquet").is_file()
+    assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 3
 
 
 def test_the_walkthroughs(chain: Chain, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from bothways.config import (
     Settings,
     SignalConfig,
     TextConfig,
+    TextFinetuneConfig,
     TextPretrainConfig,
     TrainingConfig,
     load_config,
@@ -217,6 +218,28 @@ def test_a_setting_without_effect_warns(changes: list[str], named: str) -> None:
 def test_a_weight_of_what_is_not_learned_warns() -> None:
     with pytest.warns(BothwaysWarning, match=r"^objective\.next_sentence_weight has no effect: "):
         load_config(TextPretrainConfig, changes=["objective.next_sentence=false", "objective.next_sentence_weight=0.5"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        (["frozen=true", "epochs=5"], "epochs"),
+        (["features='cls'"], "features"),
+        (["training.steps=5", "least_steps=7"], "least_steps"),
+        (["labels='number'", "class_weights='balanced'"], "class_weights"),
+        (["number_loss='smooth_l1'"], "number_loss"),
+    ],
+)
+def test_a_setting_of_text_without_effect_warns(changes: list[str], named: str) -> None:
+    with pytest.warns(BothwaysWarning, match=f"^{named} has no effect: "):
+        load_config(TextFinetuneConfig, changes=changes)
+
+
+def test_steps_or_minutes_end_a_run_instead_of_epochs() -> None:
+    assert load_config(TextFinetuneConfig).epochs == 3
+    assert load_config(TextFinetuneConfig, changes=["training.steps=5"]).epochs is None
+    assert load_config(TextFinetuneConfig, changes=["training.minutes=5"]).epochs is None
+    assert load_config(TextFinetuneConfig, changes=["training.learning_rate=1e-4"]).epochs == 3
 
 
 def test_head_first_has_no_effect_where_nothing_else_learns() -> None:

@@ -7,6 +7,19 @@ from bothways.cli.making import paste
 from bothways.cli.printing import out
 from bothways.cli.text_commands import text
 from bothways.cli.text_folders import text_export, text_import
+from bothways.cli.text_labels import print_measured
 from bothways.cli.text_use import fill_mask
 
-__all__ = ["app", "curve", "eeg", "fill_mask", "main", "out", "paste", "text", "text_export", "text_import"]
+__all__ = [
+    "app",
+    "curve",
+    "eeg",
+    "fill_mask",
+    "main",
+    "out",
+    "paste",
+    "print_measured",
+    "text",
+    "text_export",
+    "text_import",
+]

@@ -8,6 +8,7 @@ import typer
 from bothways.cli.commands import AsJson, Overwrite
 from bothways.cli.printing import counted, interval, new_table, number, out, print_json, print_notes
 from bothways.cli.text_commands import Column, Corpus, Encoding, Separator, say_found, text
+from bothways.cli.text_labels import print_measured
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A run on text, or a folder of a BERT of transformers.")]
 Length = Annotated[
@@ -108,6 +109,8 @@ def evaluate(
         model, texts or (), corpus=corpus, ratio=ratio, n=n, seed=seed, length=length, documents=documents,
         column=column, encoding=encoding,
     )  # fmt: skip
+    if "metrics" in result:
+        return print_json(result) if json else print_measured(result)
     status = say_found(result, json)
     mlm, controls, pseudo = result["mlm"], result["controls"], result["pseudo_perplexity"]
     common = controls["most_frequent"]

@@ -26,10 +26,13 @@ from bothways.config.settings import (
 from bothways.config.text import (
     PRESETS,
     TEXT_SIZES,
+    ColumnConfig,
     SequenceConfig,
+    TextFinetuneConfig,
     TextMaskingConfig,
     TextObjectiveConfig,
     TextPretrainConfig,
+    TextTask,
     VocabularyConfig,
 )
 from bothways.config.toml import S, load_config, to_toml, validate, without_effect
@@ -40,6 +43,7 @@ __all__ = [
     "EVENT_PRESETS",
     "PRESETS",
     "TEXT_SIZES",
+    "ColumnConfig",
     "EncoderConfig",
     "EventConfig",
     "FinetuneConfig",
@@ -58,9 +62,11 @@ __all__ = [
     "SignalConfig",
     "Task",
     "TextConfig",
+    "TextFinetuneConfig",
     "TextMaskingConfig",
     "TextObjectiveConfig",
     "TextPretrainConfig",
+    "TextTask",
     "TrainingConfig",
     "VocabularyConfig",
     "WindowConfig",

@@ -49,9 +49,13 @@ class EncoderConfig(Settings):
     hidden_dropout_prob: Fraction = 0.1
     attention_probs_dropout_prob: Fraction = 0.0
     initializer_range: Positive = 0.02
+    mixed_layers: Count = 1
+    """What the heads read is the mean of the outputs of so many last layers (Devlin et al. 2019, section 5.3)."""
 
     @model_validator(mode="after")
     def _check(self) -> "EncoderConfig":
+        if self.mixed_layers > self.num_hidden_layers:
+            raise ValueError(f"mixed_layers {self.mixed_layers}: there are {self.num_hidden_layers} layers; lower it")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "

@@ -1,11 +1,20 @@
 """Settings of runs on text."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from bothways.config.settings import Count, EncoderConfig, Fraction, Hiding, Settings, TrainingConfig
+from bothways.config.settings import (
+    Count,
+    EncoderConfig,
+    Fraction,
+    Hiding,
+    LabelKind,
+    Positive,
+    Settings,
+    TrainingConfig,
+)
 
 TEXT_SIZES: dict[str, dict[str, int]] = {
     name: {
@@ -112,3 +121,70 @@ class TextPretrainConfig(Settings):
     """Share of the documents kept out to measure on; equal ones stay together."""
     validation_sequences: Count = 1000
     """How many sequences of theirs are measured, the same each time; of few documents each gives several."""
+
+
+TextTask = Literal["classify", "tag"]
+"""A label of the whole text, or of each word."""
+
+
+class ColumnConfig(Settings):
+    """Which columns of tables hold what; of what is not named it is found where that is plain, and said."""
+
+    text: str | None = None
+    pair: str | None = None
+    """The second of two texts; without it there is none."""
+    label: str | None = None
+    group: str | None = None
+    """Whose a text is (author, document): its rows are trained on or measured, never both."""
+
+
+class TextFinetuneConfig(Settings):
+    """`bothways text finetune`."""
+
+    task: TextTask = "classify"
+    columns: ColumnConfig = ColumnConfig()
+    labels: LabelKind = "classes"
+    """`classes`: one of several. `several`: any number of them at once, a list or parted by `;` or `|`. `number`."""
+    length: Annotated[int, Field(ge=8)] | None = None
+    """Tokens of a sequence, [CLS] and [SEP] among them; none = as many as the model was trained on."""
+    too_long: Literal["windows", "cut"] = "windows"
+    """A longer text is cut into windows of like length, of which one is drawn each time in training, and all are
+    averaged when predicting; or it loses its end. Of a pair the longer text always loses its end."""
+    pool: Literal["cls", "mean", "attention"] = "cls"
+    head_dropout: Fraction = 0.1
+    class_weights: Literal["none", "balanced"] = "none"
+    number_loss: Literal["mse", "smooth_l1"] = "mse"
+    frozen: bool = False
+    """Leave the encoder as it is: its vectors are computed once, and a linear head is fitted to them."""
+    features: Literal["cls", "mean", "last_four"] = "mean"
+    """Of `frozen`: [CLS], the mean of the tokens, or that of the mean of the last four layers."""
+    frozen_head: Literal["logistic", "closed_form"] = "logistic"
+    """`closed_form`: linear discriminants with a shrunk covariance. A number is always a ridge regression."""
+    scratch: bool = False
+    """Draw the weights anew: the same network without its pretraining, to compare with."""
+    reinitialise_layers: Annotated[int, Field(ge=0)] = 0
+    """Draw the topmost layers (and the pooler) anew (Zhang et al. 2021, "Revisiting Few-sample BERT Fine-tuning")."""
+    epochs: Positive | None = 3.0
+    """How often the training data is gone through; none, also where `training.steps` or `training.minutes` is given:
+    those say when the run ends."""
+    least_steps: Count = 200
+    """For small sets, whatever `epochs` says (Mosbach et al. 2021, "On the Stability of Fine-tuning BERT")."""
+    validation_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Share of the rows that is kept out to measure on where no validation data is given; equal texts stay together."""
+    training: TrainingConfig = TrainingConfig(
+        learning_rate=5e-5, batch_size=16, weight_decay=0.01, schedule="linear", evaluations=3, log_every=20
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _end(cls, values: Any) -> Any:
+        training = values.get("training") if isinstance(values, dict) else None
+        if isinstance(training, dict) and not {"steps", "minutes"}.isdisjoint(training):
+            return {"epochs": None, **values}
+        return values
+
+    @model_validator(mode="after")
+    def _check(self) -> "TextFinetuneConfig":
+        if self.task == "tag" and self.frozen:
+            raise ValueError('frozen = true belongs to task = "classify"; words are tagged with all weights')
+        return self

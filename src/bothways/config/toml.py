@@ -20,7 +20,7 @@ from bothways.config.settings import (
     Settings,
     TrainingConfig,
 )
-from bothways.config.text import PRESETS, TEXT_SIZES, TextPretrainConfig, spelled_out
+from bothways.config.text import PRESETS, TEXT_SIZES, TextFinetuneConfig, TextPretrainConfig, spelled_out
 from bothways.errors import BothwaysWarning, UserError
 
 S = TypeVar("S", bound=Settings)
@@ -85,6 +85,19 @@ def without_effect(settings: Settings) -> list[str]:
         changed("masking.block_time", "positions are hidden singly")
     if isinstance(settings, TextPretrainConfig) and not settings.objective.next_sentence:
         changed("objective.next_sentence_weight", "next sentences are not learned")
+    if isinstance(settings, TextFinetuneConfig):
+        if settings.frozen:
+            for name in ("epochs", "least_steps", "pool", "head_dropout", "training.learning_rate"):
+                changed(name, "with frozen = true a head is fitted, not trained")
+        else:
+            changed("features", "it belongs to frozen = true")
+            changed("frozen_head", "it belongs to frozen = true")
+        if settings.epochs is None:
+            changed("least_steps", "training.steps or training.minutes says when the run ends")
+        if settings.labels == "number":
+            changed("class_weights", "a number has no classes")
+        else:
+            changed("number_loss", 'it belongs to labels = "number"')
     if isinstance(settings, FinetuneConfig):
         if settings.freeze_encoder:
             changed("training.head_first", "freeze_encoder lets the head alone learn")

@@ -1,5 +1,6 @@
 """Evaluation that can be believed: splits by person, metrics, controls, comparisons. Arrays in, plain dicts out."""
 
+from bothways.evaluation.answers import answer_f1, answer_metrics, best_thresholds, exact_match, normalised_answer
 from bothways.evaluation.arms import above_from, people_recalls, side_by_side
 from bothways.evaluation.calibration import apply_temperature, calibration, fit_temperature, temperature_scaling
 from bothways.evaluation.comparison import compare_arms
@@ -25,6 +26,7 @@ from bothways.evaluation.dividing import (
     repeated_splits,
     split_subjects,
 )
+from bothways.evaluation.entities import entity_metrics
 from bothways.evaluation.events import (
     SZCORE,
     EventRules,
@@ -61,6 +63,7 @@ from bothways.evaluation.tangent import (
     tangent_vectors,
     typical_variance,
 )
+from bothways.tags import Entity, Scheme, convert_tags, entities_of, recognise_scheme, scheme_named
 
 __all__ = [
     "BANDS_HZ",
@@ -73,15 +76,20 @@ __all__ = [
     "TANGENT_BANDS_HZ",
     "UNSCORED",
     "ConvNet",
+    "Entity",
     "EventRules",
     "LinearControl",
     "Repeat",
+    "Scheme",
     "Split",
     "above_from",
     "alias_groups",
+    "answer_f1",
+    "answer_metrics",
     "apply_temperature",
     "band_power",
     "best_spans",
+    "best_thresholds",
     "by_level",
     "calibration",
     "chance",
@@ -92,7 +100,11 @@ __all__ = [
     "classification_metrics",
     "compare_arms",
     "constant_controls",
+    "convert_tags",
     "covariances",
+    "entities_of",
+    "entity_metrics",
+    "exact_match",
     "few_subjects",
     "fill_missing",
     "fit_logistic",
@@ -108,18 +120,21 @@ __all__ = [
     "metrics_by_level",
     "most_of",
     "multilabel_metrics",
+    "normalised_answer",
     "paired_difference",
     "people_recalls",
     "person_of",
     "read_aliases",
     "read_names",
     "recentred",
+    "recognise_scheme",
     "regression_metrics",
     "repeated_splits",
     "repeats",
     "ridge_probe",
     "ridge_regression",
     "riemannian_mean",
+    "scheme_named",
     "score_events",
     "score_samples",
     "score_subjects",

@@ -18,7 +18,9 @@ from bothways.run.text_embed import text_embed
 from bothways.run.text_evaluate import text_evaluate
 from bothways.run.text_export import text_export
 from bothways.run.text_fill_mask import text_fill_mask
+from bothways.run.text_finetune import text_finetune
 from bothways.run.text_import import text_import
+from bothways.run.text_predict import text_predict
 from bothways.run.text_prepare import text_prepare
 from bothways.run.text_pretrain import text_pretrain
 from bothways.run.text_show import text_show
@@ -45,7 +47,9 @@ __all__ = [
     "text_evaluate",
     "text_export",
     "text_fill_mask",
+    "text_finetune",
     "text_import",
+    "text_predict",
     "text_prepare",
     "text_pretrain",
     "text_show",

@@ -15,7 +15,8 @@ from bothways.errors import UserError
 from bothways.evaluation import wilson
 from bothways.heads import IGNORED
 from bothways.progress import progress
-from bothways.run.text_model import TextModel, needs_mlm, open_model
+from bothways.run.text_measure import text_measure
+from bothways.run.text_model import TextModel, label_heads, needs_mlm, open_model, tag_head
 from bothways.run.text_show import corpus_of
 
 T = TypeVar("T")
@@ -60,6 +61,8 @@ def text_evaluate(
     model's own was, and predicted. Special tokens, [UNK] among them, are never hidden or scored; their share is told.
     Numbers of models with other vocabularies cannot be compared, but for the pseudo-perplexity per word.
 
+    A run of `text_finetune` is measured on labelled texts instead; then `paths` are its tables, see `text_measure`.
+
     Args:
         model: a run pretrained on text, or a BERT that transformers saved, with its head for hidden tokens.
         paths: files and folders; see `text.Documents`. If none, the documents that a run has kept out of its training.
@@ -94,6 +97,13 @@ def text_evaluate(
         raise UserError(f"seed: expected 0 or more, got {seed}")
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     opened = open_model(model)
+    if label_heads(opened) or tag_head(opened) is not None:
+        if not paths:
+            raise UserError(f"{opened.folder}: give tables of labelled texts to measure it on")
+        of_texts = {"corpus": corpus, "length": length, "column": column, "encoding": encoding}
+        if odd := [f"--{name}" for name, value in of_texts.items() if value is not None]:
+            raise UserError(f"{' and '.join(odd)} belong to models of hidden tokens; leave them out")
+        return text_measure(model, paths)
     needs_mlm(opened)
     asked = {"documents": documents, "column": column, "encoding": encoding}
     given: text.Documents | _KeptOut

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bothways import text
+from bothways.config import HeadConfig, TextFinetuneConfig
 from bothways.errors import UserError
 from bothways.files import beside, read_bytes
 from bothways.model import LoadReport, Model
-from bothways.training import RECIPE, check_config, check_finished, join, run_at
+from bothways.training import RECIPE, check_config, check_finished, join, load_recipe, run_at
 
 
 class TextModel(NamedTuple):
@@ -63,3 +64,21 @@ def needs_mlm(opened: TextModel) -> None:
             f"{opened.folder}: expected a model with a head for hidden tokens (mlm), got the heads: {has}{lacking}; "
             "take one that was pretrained, saved with transformers' BertForMaskedLM or BertForPreTraining"
         )
+
+
+def tag_head(opened: TextModel) -> HeadConfig | None:
+    """Returns the head that tags words, of a model with no other head for labels."""
+    found = [head for head in opened.model.config.heads.values() if head.kind == "position"]
+    return found[0] if len(found) == 1 and not label_heads(opened) else None
+
+
+def label_heads(opened: TextModel) -> list[HeadConfig]:
+    """Returns the heads that tell a label of a whole text."""
+    return [head for head in opened.model.config.heads.values() if head.kind in ("sequence", "several", "number")]
+
+
+def settings_of(opened: TextModel) -> TextFinetuneConfig:
+    """Returns the settings of a run of `text_finetune`; of a model from elsewhere the default ones."""
+    if (opened.folder / RECIPE).is_file():
+        return load_recipe(opened.folder, TextFinetuneConfig)
+    return TextFinetuneConfig()

@@ -178,6 +178,7 @@ def unlike_bert(config: ModelConfig) -> str:
         "encoder.gated true": encoder.gated,
         "encoder.qkv_bias false": not encoder.qkv_bias,
         "encoder.linear_bias false": not encoder.linear_bias,
+        f"encoder.mixed_layers {encoder.mixed_layers}": encoder.mixed_layers > 1,
         "text.type_vocab_size 0": text.type_vocab_size == 0,
         "text.norm false": not text.norm,
         f"text.pad_token_id {text.pad_token_id}": not 0 <= (text.pad_token_id or 0) < text.vocab_size,

@@ -122,6 +122,16 @@ class Tokenizer:
         """Rows of the model's table."""
         return self._text.vocab_size
 
+    @property
+    def max_length(self) -> int:
+        """Positions of the model: tokens of a sequence at most."""
+        return self._text.max_position_embeddings
+
+    @property
+    def n_segments(self) -> int:
+        """Segments that the model tells apart; 0 = it has no embedding of them."""
+        return self._text.type_vocab_size
+
     def encode(self, text: str, pair: str | None = None) -> Encoding:
         """Splits a text, or a pair of texts, into tokens.
 
@@ -141,14 +151,19 @@ class Tokenizer:
             )
         return Encoding(found.ids, found.type_ids, found.tokens, found.offsets)
 
-    def pieces(self, texts: Sequence[str]) -> list[tokenizers.Encoding]:
-        """Splits texts on all cores, however long they are, without [CLS] and [SEP]; only `ids` are filled.
+    def pieces(self, texts: Sequence[str], *, offsets: bool = False) -> list[tokenizers.Encoding]:
+        """Splits texts on all cores, however long they are, without [CLS] and [SEP].
+
+        Args:
+            texts: any number.
+            offsets: fill `offsets`, too, and not `ids` alone, which takes longer.
 
         Raises:
             UserError: one is no Unicode text.
         """
+        encode = self._tokenizer.encode_batch if offsets else self._tokenizer.encode_batch_fast
         try:
-            return self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+            return encode(list(texts), add_special_tokens=False)
         except TypeError:
             wrong = next((one for one in texts if not isinstance(one, str) or not is_unicode(one)), texts)
             raise UserError(f"expected Unicode text, got {wrong!a}; read it as UTF-8") from None

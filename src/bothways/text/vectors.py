@@ -115,7 +115,7 @@ def text_vectors(
     tokens = np.array([len(ids) for ids in pieces], dtype=np.int64)
     windows, of, weights = [], [], []
     for index, ids in enumerate(pieces):
-        for start, stop in _cuts(len(ids), room, too_long):
+        for start, stop in cuts(len(ids), room, too_long):
             windows.append([tokenizer.cls_id, *ids[start:stop], tokenizer.sep_id])
             of.append(index)
             weights.append((stop - start) / len(ids) if len(ids) > room and too_long == "windows" else 1.0)
@@ -130,7 +130,7 @@ def text_vectors(
     return Vectors(values, tokens, int((tokens > room).sum()))
 
 
-def _cuts(n: int, room: int, too_long: str) -> Iterator[tuple[int, int]]:
+def cuts(n: int, room: int, too_long: str) -> Iterator[tuple[int, int]]:
     """Yields where windows of n tokens begin and end: as few as there must be, as equal as they can be."""
     n_windows = max(1, -(-n // room)) if too_long == "windows" else 1
     bounds = [i * n // n_windows for i in range(n_windows + 1)] if too_long == "windows" else [0, min(n, room)]

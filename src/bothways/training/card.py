@@ -65,6 +65,8 @@ def _data(manifest: Mapping[str, Any]) -> list[str]:
     data = manifest.get("data", {})
     if "tokens" in data:
         return _text(data, manifest)
+    if "texts" in manifest:
+        return _labelled(data, manifest)
     recordings = data.get("recordings", [])
     if "source" in manifest:
         return [
@@ -110,6 +112,15 @@ def _text(data: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[str]:
     return [*lines, *(["", *more] if more else [])]
 
 
+def _labelled(data: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[str]:
+    lines = [
+        f"- {part}: " + ", ".join(f"{n:,} {_code(name)}" for name, n in counts.items())
+        for part, counts in manifest["texts"].items()
+    ]
+    lines += [f"- from {_code(file['file'])}" for file in data["files"][:MOST_ROWS]]
+    return lines + [f"- {_code(note)}" for note in manifest.get("notes", [])]
+
+
 def _contract(model: Model) -> list[str]:
     signal, patches, text = model.config.signal, model.config.patches, model.config.text
     if text is not None:
@@ -147,12 +158,13 @@ def _objective(model: Model, settings: Mapping[str, Any], manifest: Mapping[str,
             lines.append(f"- sequences of {settings['sequences']['length']} tokens at most")
     if kind == "finetune" and heads:
         head = next(iter(heads.values()))
-        whole = f"a class for each window, read from {head.pool}"
+        thing, part = ("window", "moment") if model.config.text is None else ("text", "word")
+        whole = f"a class for each {thing}, read from {head.pool}"
         what = {
-            "position": "a class for each moment",
+            "position": f"a class for each {part}",
             "span": "onset and end of one event in a window",
-            "several": f"for each window and class whether it is there, read from {head.pool}",
-            "number": f"a number for each window, read from {head.pool}; {head.mean:.4g} ± {head.sd:.3g} in training",
+            "several": f"for each {thing} and class whether it is there, read from {head.pool}",
+            "number": f"a number for each {thing}, read from {head.pool}; {head.mean:.4g} ± {head.sd:.3g} in training",
         }
         lines = [
             f"- {what.get(head.kind, whole)}: {', '.join(map(_code, head.classes))}",
@@ -199,15 +211,19 @@ def _results(manifest: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[st
             accuracy = f", accuracy {_number(of_head['accuracy'])}" if "accuracy" in of_head else ""
             lines.append(f"- validation, `{name}`: loss {_number(of_head['loss'])}{accuracy} of {of_head['n']:,}")
         return lines
-    shown = ("balanced_accuracy", "accuracy", "macro_f1", "auroc", "mae", "r2", "exact_match")
+    shown = ("balanced_accuracy", "accuracy", "macro_f1", "auroc", "mae", "r2", "exact_match", "word_accuracy")
     scores = [f"{name.replace('_', ' ')} {_number(found[name])}" for name in shown if found.get(name) is not None]
-    return [*lines, f"- validation subjects: {', '.join(scores)}"] if scores else lines
+    scores += [f"entities' F1 {_number(found['micro']['f1'])}"] if "word_accuracy" in found else []
+    whose = "texts kept out" if "texts" in manifest else "validation subjects"
+    return [*lines, f"- {whose}: {', '.join(scores)}"] if scores else lines
 
 
 def _how(kind: str, modality: str) -> list[str]:
     lines = ["```python", "import bothways", "", 'model = bothways.load("PATH")  # this folder', "```"]
     if modality == "text" and kind in ("pretrain", "imported"):
         lines += ["", "```", 'bothways text fill-mask PATH "the [MASK] of the union"', "```"]
+    if modality == "text" and kind == "finetune":
+        lines += ["", "```", "bothways text predict PATH new.csv --out predictions.csv", "```"]
     if modality == "eeg":
         use = (
             ["bothways eeg predict PATH new.edf --out predictions"]
