@@ -172,7 +172,9 @@ class Classify:
         self, data: Rows, tokenizer: text.Tokenizer, length: int, settings: TextFinetuneConfig
     ) -> text.Tokenised:
         """Returns rows, one at least, as a model reads them; see `text.tokenise`."""
-        return tokenised(data, tokenizer, length, settings.too_long)
+        pairs = [row.pair or "" for row in data.rows] if data.rows[0].pair is not None else None
+        texts = [row.text for row in data.rows]
+        return text.tokenise(tokenizer, texts, pairs, length=length, too_long=settings.too_long)
 
     def source(self, made: text.Tokenised, data: Rows, pad_id: int, seed: int) -> text.TextSource:
         """Returns what is trained on."""
@@ -192,7 +194,11 @@ class Classify:
 
     def known(self, data: Rows, notes: list[str]) -> Rows:
         """Leaves out rows of classes that are not learned, which adds a note."""
-        return known_rows(self, data, notes)
+        if not (unknown := self.unknown(data)):
+            return data
+        named = ", ".join(f"{name} ({n})" for name, n in unknown.items())
+        notes.append(f"no training text has the class {named}; such texts are not measured on")
+        return replace(data, rows=[row for row in data.rows if not self.unknown(Rows([row], {}))])
 
     def counted(self, data: Rows) -> dict[str, int]:
         """Returns how many texts have each class, or how many there are."""
@@ -216,18 +222,3 @@ class Classify:
             macro = measured["macro"]["auroc"]
             return float(measured["exact_match"] if macro is None else macro)
         return how_good(measured)
-
-
-def known_rows(task: Classify, rows: Rows, notes: list[str]) -> Rows:
-    """Leaves out rows of classes that are not learned, which adds a note."""
-    if not (unknown := task.unknown(rows)):
-        return rows
-    named = ", ".join(f"{name} ({n})" for name, n in unknown.items())
-    notes.append(f"no training text has the class {named}; such texts are not measured on")
-    return replace(rows, rows=[row for row in rows.rows if not task.unknown(Rows([row], {}))])
-
-
-def tokenised(rows: Rows, tokenizer: text.Tokenizer, length: int, too_long: str) -> text.Tokenised:
-    """Returns rows, one at least, as a model reads them; see `text.tokenise`."""
-    pairs = [row.pair or "" for row in rows.rows] if rows.rows[0].pair is not None else None
-    return text.tokenise(tokenizer, [row.text for row in rows.rows], pairs, length=length, too_long=too_long)

@@ -128,21 +128,18 @@ def text_finetune(
         measured = "validation" in parts
         if settings.frozen:
             both = {name: (rows, made[name]) for name, rows in parts.items()}
-            fitted = fit_frozen(model, task, both, pad_id, settings)
-            told = {
-                "run": str(out), **plan, "load_report": None if report is None else report.as_dict(),
-                "parameters": parameters_of(model), "steps": 0, "best_step": 0, "wait_share": 0.0, "loss": None,
-                **fitted, "validation": evaluate(model) if measured else None,
-            }  # fmt: skip
-            folder.finish(model, told, save=text.save_folder)
-            return {**told, "finished_before": False}
-        result = train(
-            model, source, settings.training, title="text finetune", unit="sequences",
-            evaluate=evaluate if measured else None, score=task.score if measured else None, team=team, run=folder,
-        )  # fmt: skip
+            fitted = {"steps": 0, "best_step": 0, "wait_share": 0.0, "loss": None}
+            fitted |= fit_frozen(model, task, both, pad_id, settings)
+            found_out = evaluate(model) if measured else None
+        else:
+            result = train(
+                model, source, settings.training, title="text finetune", unit="sequences",
+                evaluate=evaluate if measured else None, score=task.score if measured else None, team=team, run=folder,
+            )  # fmt: skip
+            fitted, found_out = result.told("sequences"), result.evaluation
         told = {
             "run": str(out), **plan, "load_report": None if report is None else report.as_dict(),
-            "parameters": parameters_of(model), **result.told("sequences"), "validation": result.evaluation,
+            "parameters": parameters_of(model), **fitted, "validation": found_out,
         }  # fmt: skip
         folder.finish(model, told, save=text.save_folder)
     return {**told, "finished_before": False}

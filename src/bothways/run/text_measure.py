@@ -9,7 +9,7 @@ import numpy as np
 from bothways import text
 from bothways.errors import UserError
 from bothways.evaluation import classification_metrics, constant_controls, majority
-from bothways.run.text_classify import Classify, Rows, known_rows, read_rows, tokenised
+from bothways.run.text_classify import Classify, Rows, read_rows
 from bothways.run.text_model import TextModel, open_model, settings_of, tag_head
 from bothways.run.text_predict import task_of
 from bothways.run.text_tag import Tag, read_tagged
@@ -40,19 +40,19 @@ def text_measure(model: str | Path, paths: str | Path | Sequence[str | Path]) ->
     found = read_rows(paths, settings)
     notes = [message for messages in found.told["notes"].values() for message in messages]
     labelled = found.labelled()
-    rows = known_rows(task, labelled, notes)
+    rows = task.known(labelled, notes)
     if not len(rows):
         raise UserError(
             f"{', '.join(map(str, paths))}: expected texts with a label that the run knows "
             f"({', '.join(task.classes)}), found none; check columns.label"
         )
     length = text.window_length(opened.model, settings.length or opened.length)
-    tokens = tokenised(rows, opened.tokenizer, length, settings.too_long)
-    said = task.told(opened.model, tokens, opened.tokenizer.pad_id, "evaluate")
+    made = task.prepare(rows, opened.tokenizer, length, settings)
     return {
         "model": str(opened.folder), "task": "classify", "labels": task.kind, "classes": list(task.classes),
-        "texts": len(rows), "metrics": task.measured(rows, said), "controls": _controls(task, rows, opened),
-        "unknown": task.unknown(labelled), "too_long": tokens.n_too_long, "data": found.told, "notes": notes,
+        "texts": len(rows), "controls": _controls(task, rows, opened),
+        "metrics": task.evaluate(opened.model, made, rows, opened.tokenizer.pad_id, "evaluate"),
+        "unknown": task.unknown(labelled), "too_long": task.n_too_long(made), "data": found.told, "notes": notes,
         "load_report": opened.report.as_dict(),
     }  # fmt: skip
 

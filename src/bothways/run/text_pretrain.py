@@ -76,6 +76,7 @@ def text_pretrain(
     settings = load_config(TextPretrainConfig, Path(recipe) if recipe else None, changes)
     check_place(out, overwrite=overwrite, inputs=paths)
     team = join()
+    # Here about, for a corpus that is there would be replaced before the vocabulary is known to the token.
     check_fits(_model_config(settings, settings.vocabulary.size, 0, pairs=True), text.TokenEmbedding, "settings")
     found = {"documents": documents, "column": column, "encoding": encoding}
     alone = team.size == 1
