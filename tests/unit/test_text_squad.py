@@ -128,7 +128,7 @@ def test_json_lines(tmp_path: Path) -> None:
     assert [one.id for one in found.questions] == ["question 2", "question 1", "7"]  # 1 is taken
     assert found.contexts == [CONTEXT, ""]
     assert [one.context for one in found.questions] == [0, 1, 0]
-    assert [one.title for one in found.questions] == ["context 0", "t", "context 0"]
+    assert [one.title for one in found.questions] == [CONTEXT, "t", CONTEXT]
     assert found.counts["ids_made"] == 1
     assert found.notes["ids_made"] == [f"1 questions had no id and got one (first: {path}: line 1)"]
     assert found.gold() == [["Ann"], None, None]
@@ -149,7 +149,7 @@ def test_several_files_and_articles_without_a_title(tmp_path: Path) -> None:
     second = flat(tmp_path / "b.json", context="c")
     found = read_squad([first, second])
     assert found.contexts == ["c"]
-    assert [one.title for one in found.questions] == ["article 1", "context 0"]
+    assert [one.title for one in found.questions] == ["c", "c"]
     with pytest.raises(UserError, match=r"a\.json: data\[0\]\.paragraphs\[0\]\.qas\[0\]: id '1': another"):
         read_squad([first, first])
 

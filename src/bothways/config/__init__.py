@@ -26,6 +26,7 @@ from bothways.config.settings import (
 from bothways.config.text import (
     PRESETS,
     TEXT_SIZES,
+    AnswerConfig,
     ColumnConfig,
     SequenceConfig,
     TextFinetuneConfig,
@@ -43,6 +44,7 @@ __all__ = [
     "EVENT_PRESETS",
     "PRESETS",
     "TEXT_SIZES",
+    "AnswerConfig",
     "ColumnConfig",
     "EncoderConfig",
     "EventConfig",

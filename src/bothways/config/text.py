@@ -123,8 +123,8 @@ class TextPretrainConfig(Settings):
     """How many sequences of theirs are measured, the same each time; of few documents each gives several."""
 
 
-TextTask = Literal["classify", "tag"]
-"""A label of the whole text, or of each word."""
+TextTask = Literal["classify", "tag", "answer"]
+"""A label of the whole text, one of each word, or where in a context the answer to a question stands."""
 
 
 class ColumnConfig(Settings):
@@ -138,6 +138,19 @@ class ColumnConfig(Settings):
     """Whose a text is (author, document): its rows are trained on or measured, never both."""
 
 
+class AnswerConfig(Settings):
+    """How questions about contexts are read and answered."""
+
+    stride: Count | None = None
+    """Tokens from one window's beginning to the next one's, where a context does not fit; none = 128, or half of what
+    a window leaves a context where that is less."""
+    max_question: Count | None = None
+    """Tokens of a question, the rest of which is cut; none = 64, or a quarter of a window where that is less."""
+    n_best: Count = 20
+    """Answers that are told of each question."""
+    max_answer_tokens: Count = 30
+
+
 class TextFinetuneConfig(Settings):
     """`bothways text finetune`."""
 
@@ -146,7 +159,9 @@ class TextFinetuneConfig(Settings):
     labels: LabelKind = "classes"
     """`classes`: one of several. `several`: any number of them at once, a list or parted by `;` or `|`. `number`."""
     length: Annotated[int, Field(ge=8)] | None = None
-    """Tokens of a sequence, [CLS] and [SEP] among them; none = as many as the model was trained on."""
+    """Tokens of a sequence, [CLS] and [SEP] among them; none = as many as the model was trained on, to answer 384 at
+    most."""
+    answers: AnswerConfig = AnswerConfig()
     too_long: Literal["windows", "cut"] = "windows"
     """A longer text is cut into windows of like length, of which one is drawn each time in training, and all are
     averaged when predicting; or it loses its end. Of a pair the longer text always loses its end."""
@@ -185,6 +200,6 @@ class TextFinetuneConfig(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> "TextFinetuneConfig":
-        if self.task == "tag" and self.frozen:
-            raise ValueError('frozen = true belongs to task = "classify"; words are tagged with all weights')
+        if self.task != "classify" and self.frozen:
+            raise ValueError(f'frozen = true belongs to task = "classify"; to {self.task}, all weights are trained')
         return self

@@ -98,6 +98,15 @@ def without_effect(settings: Settings) -> list[str]:
             changed("class_weights", "a number has no classes")
         else:
             changed("number_loss", 'it belongs to labels = "number"')
+        if settings.task != "answer":
+            for name in type(settings.answers).model_fields:
+                changed(f"answers.{name}", 'it belongs to task = "answer"')
+        if settings.task != "classify":
+            for name in ("columns", "labels", "too_long", "pool"):
+                changed(name, 'it belongs to task = "classify"')
+        if settings.task == "answer":
+            for name in ("class_weights", "head_dropout"):
+                changed(name, "an answer is a start and an end")
     if isinstance(settings, FinetuneConfig):
         if settings.freeze_encoder:
             changed("training.head_first", "freeze_encoder lets the head alone learn")

@@ -169,7 +169,13 @@ class Classify:
         return found | {"accuracy_interval": wilson(right, len(truth))}
 
     def prepare(
-        self, data: Rows, tokenizer: text.Tokenizer, length: int, settings: TextFinetuneConfig
+        self,
+        data: Rows,
+        tokenizer: text.Tokenizer,
+        length: int,
+        settings: TextFinetuneConfig,
+        *,
+        training: bool = False,
     ) -> text.Tokenised:
         """Returns rows, one at least, as a model reads them; see `text.tokenise`."""
         pairs = [row.pair or "" for row in data.rows] if data.rows[0].pair is not None else None

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from bothways import text
 from bothways.errors import UserError
 from bothways.evaluation import classification_metrics, constant_controls, majority
 from bothways.run.text_classify import Classify, Rows, read_rows
-from bothways.run.text_model import TextModel, open_model, settings_of, tag_head
+from bothways.run.text_model import TextModel, length_of, open_model, settings_of, tag_head
 from bothways.run.text_predict import task_of
 from bothways.run.text_tag import Tag, read_tagged
 from bothways.training import MANIFEST, load_manifest
@@ -46,7 +45,7 @@ def text_measure(model: str | Path, paths: str | Path | Sequence[str | Path]) ->
             f"{', '.join(map(str, paths))}: expected texts with a label that the run knows "
             f"({', '.join(task.classes)}), found none; check columns.label"
         )
-    length = text.window_length(opened.model, settings.length or opened.length)
+    length = length_of(opened, settings)
     made = task.prepare(rows, opened.tokenizer, length, settings)
     return {
         "model": str(opened.folder), "task": "classify", "labels": task.kind, "classes": list(task.classes),
@@ -61,7 +60,7 @@ def _tags_measured(opened: TextModel, task: Tag, paths: Sequence[str | Path]) ->
     settings, found = settings_of(opened), read_tagged(paths)
     notes = [message for messages in found.told["notes"].values() for message in messages]
     rows = task.known(found.labelled(), notes)
-    length = text.window_length(opened.model, settings.length or opened.length)
+    length = length_of(opened, settings)
     made = task.prepare(rows, opened.tokenizer, length, settings)
     notes += task.notes(made, "evaluated", length, settings)
     return {

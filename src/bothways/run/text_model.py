@@ -11,6 +11,9 @@ from bothways.files import beside, read_bytes
 from bothways.model import LoadReport, Model
 from bothways.training import RECIPE, check_config, check_finished, join, load_recipe, run_at
 
+LENGTH_OF_ANSWERS = 384
+"""Tokens of a question with its context at most, as in run_squad.py of google-research/bert."""
+
 
 class TextModel(NamedTuple):
     """A model on its device, in eval mode."""
@@ -77,8 +80,23 @@ def label_heads(opened: TextModel) -> list[HeadConfig]:
     return [head for head in opened.model.config.heads.values() if head.kind in ("sequence", "several", "number")]
 
 
+def answers(opened: TextModel) -> bool:
+    """Says whether a model finds answers, and has no head for labels or tags."""
+    return "span" in opened.model.heads and not label_heads(opened) and tag_head(opened) is None
+
+
 def settings_of(opened: TextModel) -> TextFinetuneConfig:
     """Returns the settings of a run of `text_finetune`; of a model from elsewhere the default ones."""
     if (opened.folder / RECIPE).is_file():
         return load_recipe(opened.folder, TextFinetuneConfig)
     return TextFinetuneConfig()
+
+
+def length_of(opened: TextModel, settings: TextFinetuneConfig) -> int:
+    """Returns the tokens of a window: those of the settings, or as many as the model was trained on.
+
+    Raises:
+        UserError: the model has not as many positions.
+    """
+    most = opened.length if settings.task != "answer" else min(LENGTH_OF_ANSWERS, opened.length)
+    return text.window_length(opened.model, settings.length or most)

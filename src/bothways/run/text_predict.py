@@ -14,7 +14,7 @@ from bothways.errors import BothwaysWarning, UserError
 from bothways.files import check_output
 from bothways.run.text_classify import Classify
 from bothways.run.text_data import collect
-from bothways.run.text_model import TextModel, label_heads, open_model, settings_of, tag_head
+from bothways.run.text_model import TextModel, label_heads, length_of, open_model, settings_of, tag_head
 from bothways.run.text_predict_tags import predict_tags
 
 THRESHOLD = 0.5
@@ -68,7 +68,7 @@ def text_predict(
         return predict_tags(opened, paths, out, texts, encoding)
     task = task_of(opened)
     settings = settings_of(opened)
-    length = text.window_length(opened.model, settings.length or opened.length)
+    length = length_of(opened, settings)
     reader = Rows(paths, settings, encoding) if texts is None else None
     rows = reader if reader is not None else _given(texts or ())
     counts: dict[str, int] = {}

@@ -9,7 +9,7 @@ from typing import Any
 from bothways import text
 from bothways.errors import BothwaysWarning
 from bothways.run.text_data import collect, select
-from bothways.run.text_model import TextModel, settings_of, tag_head
+from bothways.run.text_model import TextModel, length_of, settings_of, tag_head
 from bothways.run.text_tag import Sentences, Tag, read_tagged
 
 _POOL = 2048
@@ -35,7 +35,7 @@ def predict_tags(
     head = tag_head(opened)
     assert head is not None
     task, settings = Tag.from_head(head), settings_of(opened)
-    length = text.window_length(opened.model, settings.length or opened.length)
+    length = length_of(opened, settings)
     told: dict[str, Any] = {"n": 0, "words": 0, "files": [], "notes": {}}
     counts: dict[str, int] = {}
 

@@ -98,7 +98,13 @@ class Tag:
         )
 
     def prepare(
-        self, data: Sentences, tokenizer: text.Tokenizer, length: int, settings: TextFinetuneConfig
+        self,
+        data: Sentences,
+        tokenizer: text.Tokenizer,
+        length: int,
+        settings: TextFinetuneConfig,
+        *,
+        training: bool = False,
     ) -> text.TagSource:
         """Returns sentences as a model reads them."""
         return text.TagSource(data.rows, tokenizer, self.classes, length)

@@ -27,7 +27,7 @@ from bothways.text.scoring import (
 )
 from bothways.text.sentences import Splitter, split_sentences
 from bothways.text.sequences import IS_NEXT, NOT_NEXT, Example, SequenceSource, can_pair, divide, hide
-from bothways.text.squad import GoldAnswer, Question, Squad, read_squad
+from bothways.text.squad import GoldAnswer, Question, Squad, read_squad, squad_of_lines
 from bothways.text.tables import TABLES
 from bothways.text.tagging import TagSource, best_tags, spans, tag_classes, word_probabilities
 from bothways.text.tokenizer import Encoding, Tokenizer, load_tokenizer, tokenizer_files
@@ -100,6 +100,7 @@ __all__ = [
     "sentence_tokens",
     "spans",
     "split_sentences",
+    "squad_of_lines",
     "tag_classes",
     "text_vectors",
     "to_transformers",

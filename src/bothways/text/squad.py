@@ -1,15 +1,16 @@
-"""Questions about contexts, in SQuAD's JSON or one a line; contexts stay as they are, for answers count characters."""
+"""Questions about contexts: SQuAD's JSON, one a line, tables; contexts stay as they are, as answers count characters."""
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bothways.errors import UserError
 from bothways.files import read_bytes
-from bothways.text.tables import JSON_LINES, is_unicode
+from bothways.text.encodings import find_encoding
+from bothways.text.tables import JSON_LINES, PARQUET, TABLES, columns_of, is_unicode, table_cells
 
 MOST_BYTES = 2**30
 _HOLDERS = {"paragraphs", "question"}
@@ -34,7 +35,7 @@ class Question(NamedTuple):
     answers: tuple[GoldAnswer, ...] | None
     """Empty: the context has no answer. None: what the answer is was not told."""
     title: str
-    """Of the article, or what stands for it where it has none; questions of one belong on one side of a split."""
+    """Of the article; without one its first context. Questions of one belong on one side of a split."""
 
     @property
     def trainable(self) -> bool:
@@ -75,22 +76,60 @@ def read_squad(paths: Sequence[str | Path]) -> Squad:
     `plausible_answers` are no answers. All this is counted.
 
     Args:
-        paths: files; `.jsonl` and `.ndjson` hold an article or a question a line, others may.
+        paths: files; `.jsonl` and `.ndjson` hold an article or a question a line, others may. Of CSV, TSV and Parquet
+            the columns `question`, `context`, and where there are such `id`, `title`, `answers` and `is_impossible`;
+            of CSV and TSV instead of the last two `answer`, a text (an empty one: it is not told).
 
     Raises:
         UserError: a file cannot be read, is nothing of the kind, or two questions have one id.
     """
+    items = (found for path in map(Path, paths) for found in _items(path))
+    return _squad_of(items, ", ".join(map(str, paths)) or "no path")
+
+
+def squad_of_lines(lines: Iterable[str]) -> Squad:
+    """Returns questions of lines of JSON, each with an article or a question; see `read_squad`.
+
+    Raises:
+        UserError: one is nothing of the kind, there is none, or two questions have one id.
+    """
+    numbered = ((f"line {n}", line.encode("utf-8", "surrogatepass")) for n, line in enumerate(lines, 1))
+    return _squad_of(((where, _parsed(line, where)) for where, line in numbered if line.strip()), "texts")
+
+
+def _squad_of(items: Iterable[tuple[str, Any]], name: str) -> Squad:
     reader = _Reader()
-    for path in map(Path, paths):
-        for where, item in _items(path):
-            reader.add(item, where)
+    for where, item in items:
+        reader.add(item, where)
     if not reader.questions:
-        raise UserError(f"{', '.join(map(str, paths)) or 'no path'}: expected questions, found none; {_WANTED}")
+        raise UserError(f"{name}: expected questions, found none; {_WANTED}")
     return reader.result()
+
+
+def _rows_of(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yields the rows of a table."""
+    plain = path.suffix.lower() != PARQUET
+    encoding = find_encoding(path) if plain else None
+    columns = columns_of(path, encoding)
+    told = ("answer",) if plain else ("answers", "is_impossible")
+    if plain and (odd := {"answers", "is_impossible"} & set(columns)):
+        raise UserError(f"{path}: {', '.join(sorted(odd))}: expected a column answer of texts; rename it, or use JSON")
+    names = [name for name in ("id", "title", "question", "context", *told) if name in columns]
+    counts: Counter[str] = Counter()
+    for cells, row, _ in table_cells(path, encoding, names, counts):
+        item = dict(zip(names, cells))
+        if answer := item.pop("answer", None):
+            item["answers"] = [answer]
+        yield f"{path}: row {row}", item
+    if counts["bad_rows"]:
+        raise UserError(f"{path}: {counts['bad_rows']} rows have not as many cells as there are columns; mend them")
 
 
 def _items(path: Path) -> Iterator[tuple[str, Any]]:
     """Yields articles or questions, and where each stands."""
+    if path.suffix.lower() in TABLES - {*JSON_LINES}:
+        yield from _rows_of(path)
+        return
     content = read_bytes(path, MOST_BYTES)
     if path.suffix.lower() in JSON_LINES or _is_lines(content):
         for number, line in enumerate(content.split(b"\n"), 1):
@@ -138,7 +177,6 @@ class _Reader:
     def __init__(self) -> None:
         self.questions: list[Question] = []
         self.contexts: dict[str, int] = {}
-        self.n_articles = 0
         self.ids: set[str] = set()
         self.made: list[int] = []
         """Questions that had no id."""
@@ -154,11 +192,11 @@ class _Reader:
                 raise UserError(f"{where}: expected an article or a question, got the keys {_named(item)}; {_WANTED}")
             self._question(item, _text(item, "context", where), item.get("title"), where)
             return
-        self.n_articles += 1
-        title = item.get("title") or f"article {self.n_articles}"
+        title = item.get("title")
         for p, paragraph in enumerate(_list(item, "paragraphs", where)):
             place = f"{where}.paragraphs[{p}]"
             context = _text(_object(paragraph, place), "context", place)
+            title = title or context
             for q, question in enumerate(_list(paragraph, "qas", place)):
                 inner = f"{place}.qas[{q}]"
                 self._question(_object(question, inner), context, title, inner)
@@ -200,7 +238,7 @@ class _Reader:
         self.ids.add(name)
         answers = self._answers(values, context, where, name or where)
         number = self.contexts.setdefault(context, len(self.contexts))
-        self.questions.append(Question(name, text, number, answers, str(title or f"context {number}")))
+        self.questions.append(Question(name, text, number, answers, str(title or context)))
 
     def _answers(self, values: dict[str, Any], context: str, where: str, name: str) -> tuple[GoldAnswer, ...] | None:
         given, impossible = values.get("answers"), values.get("is_impossible")
