@@ -1,4 +1,4 @@
-"""Questions about contexts: SQuAD's JSON, one a line, or tables; contexts stay as they are: answers count characters."""
+"""Questions about contexts: SQuAD's JSON, one a line, or tables; contexts stay as they are, for offsets."""
 
 import json
 from collections import Counter
