@@ -320,7 +320,7 @@ def test_tagging_by_the_command(
     rows = list(csv.DictReader((tmp_path / "p.csv").open(encoding="utf-8")))
     assert [row["word"] for row in rows[:3]] == ["the", "cat", "sat"]
     assert [row["tag"] for row in rows] == [line.split()[1] for line in (CONLL * 3).splitlines() if line[:1] not in "-"]
-    assert "9 texts: 6 ANIMAL, 6 THING" in said
+    assert "9 sentences: 6 ANIMAL, 6 THING" in said
     code, said, err = bothways("text", "evaluate", out, data)
     assert code == 0, err
     assert "entities: F1 1.000" in said

@@ -15,13 +15,28 @@ Run = Annotated[
 ]
 
 
+_COUNTED = {"tags": ("sentence", "sentences"), "answers": ("question", "questions")}
+
+
 @text.command(
     epilog="Example: bothways text finetune --from my-bert --data train.csv --set columns.label=stars --out classifier"
 )
 def finetune(
     start: Annotated[Path, typer.Option("--from", help="A run on text, or a BERT that transformers saved.")],
-    data: Annotated[list[Path], typer.Option(help="A table with texts and labels: .csv .tsv .jsonl .parquet.")],
+    data: Annotated[
+        list[Path],
+        typer.Option(
+            help="A table with texts and labels: .csv .tsv .jsonl .parquet; to tag, CoNLL or JSON; to answer, SQuAD's "
+            "JSON, or a table of question, context and answer."
+        ),
+    ],
     out_folder: RunOut,
+    task: Annotated[
+        str | None, typer.Option(help="classify (a label of each text, the default), tag (each word) or answer.")
+    ] = None,
+    frozen: Annotated[
+        bool, typer.Option("--frozen", help="Learn a head on features of the encoder, which stays as it is.")
+    ] = False,
     validation: Annotated[
         list[Path] | None, typer.Option(help="Another to measure on; if left out, some rows are kept out.")
     ] = None,
@@ -31,11 +46,12 @@ def finetune(
     force: Force = False,
     json: AsJson = False,
 ) -> None:
-    """Train a BERT on texts with labels: a class, several at once, or a number. Goes on where it was."""
+    """Train a BERT on texts with labels, tagged words, or questions about contexts. Goes on where it was."""
     from bothways import run
 
+    changes = [*([f"task={task}"] if task else []), *(["frozen=true"] if frozen else []), *(changes or ())]
     result = run.text_finetune(
-        start, data, out_folder, validation=validation or (), recipe=recipe, changes=changes or (),
+        start, data, out_folder, validation=validation or (), recipe=recipe, changes=changes,
         overwrite=overwrite, force=force,
     )  # fmt: skip
     if json:
@@ -52,12 +68,23 @@ def predict(
     model: Run,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FILE", help="Tables, or .txt with a text on each line; if left out, standard input."),
+        typer.Argument(
+            metavar="FILE",
+            help="Tables, or .txt with a text on each line; to tag, CoNLL or JSON, too; to answer, SQuAD's JSON or a "
+            "table of question and context. If left out, standard input: a text a line, or a question in JSON.",
+        ),
     ] = None,
     out_file: Annotated[
         Path | None, typer.Option("--out", help="FILE.csv or FILE.jsonl; if left out, they are printed.")
     ] = None,
     encoding: Encoding = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="Of several classes, from which probability one is there (0.5). Of answers, how much the null score "
+            "may be above the best answer's before there is none (the run's own, tuned on its validation questions)."
+        ),
+    ] = None,
     overwrite: Overwrite = False,
     json: AsJson = False,
 ) -> None:
@@ -65,7 +92,9 @@ def predict(
     from bothways import run
 
     lines = None if files else (line.rstrip("\n") for line in sys.stdin)
-    result = run.text_predict(model, files or (), out_file, texts=lines, encoding=encoding, overwrite=overwrite)
+    result = run.text_predict(
+        model, files or (), out_file, texts=lines, encoding=encoding, threshold=threshold, overwrite=overwrite
+    )
     if json:
         return print_json(result)
     print_notes({f"note, {code}": messages for code, messages in result["notes"].items()})
@@ -74,13 +103,20 @@ def predict(
             marked = "; ".join(f"{entity['text']} ({entity['type']})" for entity in one["entities"])
             out.print(f"{one['file'] or ''}{':' * bool(one['file'])}{one['row']}  {marked or '–'}", markup=False)
             continue
+        if result["labels"] == "answers":
+            place = f"{one['file']}{':' * bool(one['file'])}{one['id']}"
+            out.print(f"{place}  {one['question']}  {one['text'] or '–'}", markup=False)
+            continue
         value = one["prediction"]
         shown = number(value) if isinstance(value, float) else "; ".join(value) if isinstance(value, list) else value
         sure = f"  {one['probability']:.3f}" if one.get("probability") is not None else ""
         place = f"{one['file']}:{one['row']}" if one["file"] else str(one["row"])
         out.print(f"{place}  {'–' if shown is None else shown}{sure}", markup=False)
     counts = ", ".join(f"{n:,} {name}" for name, n in (result["counts"] or {}).items())
-    out.print(f"{counted(result['n'], 'text', 'texts')}{': ' if counts else ''}{counts}", markup=False)
+    out.print(
+        f"{counted(result['n'], *_COUNTED.get(result['labels'], ('text', 'texts')))}{': ' if counts else ''}{counts}",
+        markup=False,
+    )
     if result["out"]:
         out.print(f"written: {result['out']}")
     return None
@@ -113,6 +149,19 @@ def _line(kind: str, found: dict[str, Any]) -> str:
         strictly = f"strictly {found['strict']['scheme']} {found['strict']['f1']:.3f}"
         words = f"words right {found['word_accuracy']:.3f}, n = {found['n']}"
         return f"entities: F1 {micro['f1']:.3f} ({of_two}), {strictly}, {words}"
+    if kind == "answers":
+        main = f"answers: exact match {found['exact']:.3f}, F1 {found['f1']:.3f}, n = {found['n']}"
+        if "threshold" not in found:
+            return main
+        tuned, best = found.get("tuned"), found["best"]
+        of_validation = (
+            f"at the run's own threshold {tuned['f1']['threshold']:.2f}: exact match {tuned['f1']['exact']:.3f}, F1 "
+            f"{tuned['f1']['f1']:.3f}; "
+            if tuned
+            else ""
+        )
+        here = f"at best F1 {best['f1']:.3f} (at {best['f1_threshold']:.2f}, chosen on these very questions)"
+        return f"{main} at threshold {found['threshold']:g}; {of_validation}{here}"
     if kind == "number":
         figures = {"mean error": found["mae"], "R²": found["r2"], "Pearson": found["pearson"]}
         return ", ".join(f"{name} {number(value)}" for name, value in figures.items()) + f", n = {found['n']}"

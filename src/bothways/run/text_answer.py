@@ -65,13 +65,13 @@ def read_questions(paths: Sequence[str | Path]) -> Questions:
     return Questions.of(text.read_squad(paths), paths)
 
 
-def given_questions(lines: Iterable[str]) -> Questions:
-    """Reads questions of lines of JSON, each with `question` and `context`.
+def given_questions(lines: Iterable[str], first: int = 1) -> Questions:
+    """Reads questions of lines of JSON, each with `question` and `context`; see `text.squad_of_lines`.
 
     Raises:
         UserError: a line is none.
     """
-    return Questions.of(text.squad_of_lines(lines))
+    return Questions.of(text.squad_of_lines(lines, first))
 
 
 def with_windows(settings: TextFinetuneConfig, length: int) -> TextFinetuneConfig:

@@ -16,7 +16,7 @@ from bothways.evaluation import wilson
 from bothways.heads import IGNORED
 from bothways.progress import progress
 from bothways.run.text_measure import text_measure
-from bothways.run.text_model import TextModel, label_heads, needs_mlm, open_model, tag_head
+from bothways.run.text_model import TextModel, answers, label_heads, needs_mlm, open_model, tag_head
 from bothways.run.text_show import corpus_of
 
 T = TypeVar("T")
@@ -97,7 +97,7 @@ def text_evaluate(
         raise UserError(f"seed: expected 0 or more, got {seed}")
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     opened = open_model(model)
-    if label_heads(opened) or tag_head(opened) is not None:
+    if label_heads(opened) or tag_head(opened) is not None or answers(opened):
         if not paths:
             raise UserError(f"{opened.folder}: give tables of labelled texts to measure it on")
         of_texts = {"corpus": corpus, "length": length, "column": column, "encoding": encoding}

@@ -11,12 +11,16 @@ from bothways.config import HeadConfig, TextFinetuneConfig, load_config
 from bothways.errors import BothwaysWarning, UserError
 from bothways.model import LoadReport, Model, load_weights
 from bothways.run.common import check_names, fitted_batch, made_with, parameters_of
+from bothways.run.text_answer import Answer, read_questions, with_windows
 from bothways.run.text_classify import Classify, read_rows
 from bothways.run.text_data import divide_rows
 from bothways.run.text_frozen import fit_frozen
-from bothways.run.text_model import TextModel, open_model
+from bothways.run.text_model import TextModel, length_of, open_model
 from bothways.run.text_tag import Tag, read_tagged
 from bothways.training import check_place, content_of_run, interruptible, join, open_run, train
+
+TASKS: dict[str, Any] = {"classify": Classify, "tag": Tag, "answer": Answer}
+_LABELLED = {"classify": "texts with a label", "tag": "tagged sentences", "answer": "questions with answers"}
 
 
 @interruptible("text finetune")
@@ -31,16 +35,16 @@ def text_finetune(
     overwrite: bool = False,
     force: bool = False,
 ) -> dict[str, Any]:
-    """Trains a head, and the encoder under it, on labelled texts or on sentences with a tag for each word.
+    """Trains a head, and the encoder under it, on labelled texts, tagged words, or questions about contexts.
 
     A run that was stopped goes on when it is called again, to the same numbers as if it had not been.
 
     Args:
         start: a run of `text_pretrain` or of this, or a BERT that transformers saved.
         data: tables (CSV, TSV, JSON lines, Parquet) with a column of text and one of labels; to `tag`, sentences in
-            CoNLL or JSON.
+            CoNLL or JSON; to `answer`, SQuAD's JSON or tables of question, context and answer.
         out: the run's folder.
-        validation: tables to measure on; without, `validation_fraction` of the rows is kept out.
+        validation: others to measure on; without, `validation_fraction` of the rows is kept out.
         recipe: TOML of `config.TextFinetuneConfig`.
         changes: `a.b=value` on top of it.
         overwrite: replace `out`; begin anew.
@@ -48,8 +52,9 @@ def text_finetune(
 
     Returns:
         `run`, `finished_before` (it was there already, nothing was done), `from`, `task`, `labels`, `classes`, `length`
-        (tokens of a sequence), `texts` (per part and class how many), `too_long` (per part), `data` (of the files:
-        `rows`, `empty_rows`, `unlabelled_rows`, `columns`, `files`, `notes`), `notes`, `load_report` (None of weights
+        (tokens of a sequence), `texts` (per part and class how many), `too_long` (per part how many texts; of words and
+        answers, how many windows beyond the first of each), `data` (of the files: `rows`, `empty_rows`,
+        `unlabelled_rows`, `columns`, `files`, `notes`), `notes`, `load_report` (None of weights
         that are drawn anew), `parameters`, `steps`, `best_step`, `seconds`, `sequences_per_s`, `wait_share`, `loss`
         (last), `validation` (metrics, or None without).
 
@@ -64,11 +69,12 @@ def text_finetune(
     check_place(out, overwrite=overwrite, inputs=inputs)
     team = join()
     opened = open_model(start)
-    length = text.window_length(opened.model, settings.length or opened.length)
-    tags = settings.task == "tag"
+    length = length_of(opened, settings)
 
     def read(paths: Sequence[str | Path]) -> Any:
-        return read_tagged(paths) if tags else read_rows(paths, settings)
+        if settings.task == "classify":
+            return read_rows(paths, settings)
+        return read_tagged(paths) if settings.task == "tag" else read_questions(paths)
 
     found = read(data)
     notes = [message for messages in found.told["notes"].values() for message in messages]
@@ -79,23 +85,35 @@ def text_finetune(
         held_out = measured_on.labelled()
     elif settings.validation_fraction:
         training, held_out = divide_rows(training, settings.validation_fraction, settings.training.seed)
+        if len(training) and not len(held_out):
+            notes.append("nothing is kept out to measure on, as all belongs together; give --validation")
     if not len(training):
-        raise UserError(f"{', '.join(map(str, data))}: expected texts with a label to train on, found none; label some")
-    task: Any = Tag.of(training, settings) if tags else Classify.of(training, settings)
+        raise UserError(
+            f"{', '.join(map(str, data))}: expected {_LABELLED[settings.task]} to train on, found none; give some"
+        )
+    if settings.task == "answer":
+        settings = with_windows(settings, length)
+    task: Any = TASKS[settings.task].of(training, settings)
     if held_out is not None:
         held_out = task.known(held_out, notes)
         shared = set(training.keys()) & set(held_out.keys())
         if shared:
-            notes.append(f"{len(shared)} texts or groups are trained on and measured on; what is measured is too good")
-    if odd := text.like_empty(() if tags else task.classes):
+            what = "articles" if settings.task == "answer" else "texts or groups"
+            notes.append(f"{len(shared)} {what} are trained on and measured on; what is measured is too good")
+    if odd := text.like_empty(task.classes if settings.task == "classify" else ()):
         notes.append(f"{', '.join(odd)} counts as a class; if it means no label, empty its cells")
     parts = {"train": training, **({} if held_out is None or not len(held_out) else {"validation": held_out})}
-    made = {name: task.prepare(rows, opened.tokenizer, length, settings) for name, rows in parts.items()}
+    made = {
+        name: task.prepare(rows, opened.tokenizer, length, settings, training=name == "train")
+        for name, rows in parts.items()
+    }
     for name, one in made.items():
         notes += task.notes(one, name, length, settings)
     for note in notes:
         warnings.warn(note, BothwaysWarning, stacklevel=2)
-    settings = _with_steps(settings, len(training))
+    pad_id = opened.tokenizer.pad_id
+    source = task.source(made["train"], training, pad_id, settings.training.seed)
+    settings = _with_steps(settings, len(source))
     depends_on = {
         "command": "text finetune",
         "from": team.first_does(lambda: content_of_run(opened.folder)),
@@ -108,8 +126,6 @@ def text_finetune(
         if settings.frozen:
             settings = settings.model_copy(update={"pool": "cls" if settings.features == "cls" else "mean"})
         model, report = start_model(opened, settings, task.head(settings))
-        pad_id = opened.tokenizer.pad_id
-        source = task.source(made["train"], training, pad_id, settings.training.seed)
         folder.settings = settings = fitted_batch(settings, model, source, folder)
         folder.side_files = text.tokenizer_files(opened.tokenizer, opened.folder)
         plan: dict[str, Any] = {
@@ -168,7 +184,7 @@ def start_model(opened: TextModel, settings: TextFinetuneConfig, head: HeadConfi
     encoder = theirs.encoder
     if settings.frozen and settings.features == "last_four":
         encoder = encoder.model_copy(update={"mixed_layers": min(4, encoder.num_hidden_layers)})
-    pooler = settings.pool == "cls" and not settings.frozen and head.kind != "position"
+    pooler = settings.pool == "cls" and not settings.frozen and head.kind not in ("position", "span")
     config = theirs.model_copy(update={"heads": {head.kind: head}, "pooler": pooler, "encoder": encoder})
     model = Model(config, text.TokenEmbedding(config))
     model.initialise(settings.training.seed)

@@ -8,8 +8,9 @@ import numpy as np
 
 from bothways.errors import UserError
 from bothways.evaluation import classification_metrics, constant_controls, majority
+from bothways.run.text_answer import Answer, read_questions
 from bothways.run.text_classify import Classify, Rows, read_rows
-from bothways.run.text_model import TextModel, length_of, open_model, settings_of, tag_head
+from bothways.run.text_model import TextModel, answers, length_of, open_model, settings_of, tag_head
 from bothways.run.text_predict import task_of
 from bothways.run.text_tag import Tag, read_tagged
 from bothways.training import MANIFEST, load_manifest
@@ -19,11 +20,12 @@ def text_measure(model: str | Path, paths: str | Path | Sequence[str | Path]) ->
     """Measures what a run of `text_finetune` tells of texts whose labels are known.
 
     Args:
-        model: the run, or a BERT that transformers saved, with a head for the whole text or for each word.
-        paths: tables with the columns of its training; of a run that tags words, CoNLL or JSON.
+        model: the run, or a BERT that transformers saved, with a head for the whole text, each word, or answers.
+        paths: tables with the columns of its training; of a run that tags words, CoNLL or JSON; of one that answers,
+            see `text.read_squad`.
 
     Returns:
-        `model`, `task`, `labels`, `classes`, `texts` (measured), `metrics` (see `Classify.measured`), `controls`
+        `model`, `task`, `labels`, `classes`, `texts` (measured), `metrics` (see `evaluate` of the task), `controls`
         (name -> the same of a guess: always the most frequent training class, or the training texts' mean number; none
         where the run does not say these), `unknown` (class that the run does not know -> texts, which are not
         measured), `too_long`, `data` (of the files), `notes`, `load_report`.
@@ -35,6 +37,8 @@ def text_measure(model: str | Path, paths: str | Path | Sequence[str | Path]) ->
     opened = open_model(model)
     if (head := tag_head(opened)) is not None:
         return _tags_measured(opened, Tag.from_head(head), paths)
+    if answers(opened):
+        return _answers_measured(opened, paths)
     task, settings = task_of(opened), settings_of(opened)
     found = read_rows(paths, settings)
     notes = [message for messages in found.told["notes"].values() for message in messages]
@@ -47,6 +51,7 @@ def text_measure(model: str | Path, paths: str | Path | Sequence[str | Path]) ->
         )
     length = length_of(opened, settings)
     made = task.prepare(rows, opened.tokenizer, length, settings)
+    notes += task.notes(made, "evaluated", length, settings)
     return {
         "model": str(opened.folder), "task": "classify", "labels": task.kind, "classes": list(task.classes),
         "texts": len(rows), "controls": _controls(task, rows, opened),
@@ -66,6 +71,25 @@ def _tags_measured(opened: TextModel, task: Tag, paths: Sequence[str | Path]) ->
     return {
         "model": str(opened.folder), "task": "tag", "labels": "tags", "classes": list(task.classes),
         "texts": len(rows), "metrics": task.evaluate(opened.model, made, rows, opened.tokenizer.pad_id, "evaluate"),
+        "controls": {}, "unknown": {}, "too_long": task.n_too_long(made), "data": found.told, "notes": notes,
+        "load_report": opened.report.as_dict(),
+    }  # fmt: skip
+
+
+def _answers_measured(opened: TextModel, paths: Sequence[str | Path]) -> dict[str, Any]:
+    settings, found = settings_of(opened), read_questions(paths)
+    task, length = Answer.from_run(opened, settings), length_of(opened, settings)
+    notes = [message for messages in found.told["notes"].values() for message in messages]
+    rows = found.labelled()
+    if not len(rows):
+        raise UserError(f"{', '.join(map(str, paths))}: expected questions with answers to measure, found none")
+    if unknown := len(found) - len(rows):
+        notes.append(f"of {unknown} questions the answer is not told, and they are not measured")
+    made = task.prepare(rows, opened.tokenizer, length, settings)
+    notes += task.notes(made, "evaluated", length, settings)
+    return {
+        "model": str(opened.folder), "task": "answer", "labels": "answers", "classes": [], "texts": len(rows),
+        "metrics": task.evaluate(opened.model, made, rows, opened.tokenizer.pad_id, "evaluate"),
         "controls": {}, "unknown": {}, "too_long": task.n_too_long(made), "data": found.told, "notes": notes,
         "load_report": opened.report.as_dict(),
     }  # fmt: skip

@@ -14,11 +14,12 @@ from bothways.errors import BothwaysWarning, UserError
 from bothways.files import check_output
 from bothways.run.text_classify import Classify
 from bothways.run.text_data import collect
-from bothways.run.text_model import TextModel, label_heads, length_of, open_model, settings_of, tag_head
+from bothways.run.text_model import TextModel, answers, label_heads, length_of, open_model, settings_of, tag_head
+from bothways.run.text_predict_answers import predict_answers
 from bothways.run.text_predict_tags import predict_tags
 
 THRESHOLD = 0.5
-"""Of several classes at once, from which probability one is there."""
+"""Of several classes at once, from which probability one is there, if it is not said."""
 FORMATS = (".csv", ".jsonl")
 _POOL = 2048
 """Texts that are held at once."""
@@ -31,28 +32,33 @@ def text_predict(
     *,
     texts: Iterable[str] | None = None,
     encoding: str | None = None,
+    threshold: float | None = None,
     overwrite: bool = False,
 ) -> dict[str, Any]:
     """Says of each text what a fine-tuned run has learned to tell; any number of texts in bounded memory.
 
-    Of a run that tags words see `predict_tags`.
+    Of a run that tags words see `predict_tags`, of one that answers questions `predict_answers`.
 
     Args:
-        model: a run of `text_finetune`, or a BERT that transformers saved, with a head for the whole text.
+        model: a run of `text_finetune`, or a BERT that transformers saved, with a head.
         paths: tables with the columns of the run's training (labels are not needed), or `.txt` files, a text a line.
         out: `FILE.csv` or `FILE.jsonl`; without, the predictions are returned.
         texts: instead of `paths`, texts themselves (no pairs).
         encoding: of all files; if none, that of each is found.
+        threshold: of several classes, from which probability one is there, 0.5 if none; of answers see
+            `predict_answers`.
         overwrite: replace `out`.
 
     Returns:
-        `model`, `out`, `task`, `classes`, `n`, `counts` (prediction -> how many; of numbers None), `too_long` (texts
-        longer than a window), `empty` (texts without a character, which have no prediction), `columns`, `files`,
-        `notes`, `load_report`, and without `out` `predictions`: of each text `file`, `row`, `prediction` (a class, a
-        number, or a list of classes; None of an empty text), `probability` (of the class), `probabilities` (class ->).
+        `model`, `out`, `task`, `classes`, `threshold` (of several classes), `n`, `counts` (prediction -> how many; of
+        numbers None), `too_long` (texts longer than a window), `empty` (texts without a character, which have no
+        prediction), `columns`, `files`, `notes`, `load_report`, and without `out` `predictions`: of each text `file`,
+        `row`, `prediction` (a class, a number, or a list of classes; None of an empty text), `probability` (of the
+        class), `probabilities` (class ->).
 
     Raises:
-        UserError: no such model or head, no such files or columns, or `out` cannot be written.
+        UserError: no such model or head, no such files or columns, an option that the model has no use for, or `out`
+            cannot be written.
     """
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     if (texts is None) == (not paths):
@@ -64,9 +70,17 @@ def text_predict(
         if not (overwrite and out.is_file()):
             check_output(out, inputs=[model, *paths])
     opened = open_model(model)
+    if answers(opened):
+        if encoding is not None:
+            raise UserError("--encoding belongs to plain text; questions are JSON, or tables of which it is found")
+        return predict_answers(opened, paths, out, texts, threshold)
+    several = "several" in opened.model.heads
+    if threshold is not None and not several:
+        raise UserError("--threshold belongs to models of several classes at once and of answers; leave it out")
     if tag_head(opened) is not None:
         return predict_tags(opened, paths, out, texts, encoding)
     task = task_of(opened)
+    least = (THRESHOLD if threshold is None else threshold) if several else None
     settings = settings_of(opened)
     length = length_of(opened, settings)
     reader = Rows(paths, settings, encoding) if texts is None else None
@@ -84,7 +98,7 @@ def text_predict(
                 opened.tokenizer, [row.text for row in there], pairs, length=length, too_long=settings.too_long
             )  # fmt: skip
             said = iter(task.told(opened.model, tokens, opened.tokenizer.pad_id, "predict") if there else ())
-            made = [_told(task, row, next(said) if row.text or row.pair else None) for row in pool]
+            made = [_told(task, row, next(said) if row.text or row.pair else None, least) for row in pool]
             for one in made:
                 name = one["prediction"]
                 for each in name if isinstance(name, list) else [name]:
@@ -110,7 +124,7 @@ def text_predict(
     told = reader.told() if reader is not None else {"columns": None, "files": [], "notes": {}}
     return {
         "model": str(opened.folder), "out": None if out is None else str(out), "task": "classify", "labels": task.kind,
-        "classes": list(task.classes), "n": n, "counts": None if task.kind == "number" else counts,
+        "classes": list(task.classes), "threshold": least, "n": n, "counts": None if task.kind == "number" else counts,
         "too_long": n_too_long, "empty": n_empty, **told, "load_report": opened.report.as_dict(),
         **({"predictions": kept} if out is None else {}),
     }  # fmt: skip
@@ -164,13 +178,13 @@ def _given(texts: Iterable[str]) -> Iterator[text.LabelledText]:
         yield text.LabelledText(one, None, None, None, "", number)
 
 
-def _told(task: Classify, row: text.LabelledText, said: np.ndarray | None) -> dict[str, Any]:
+def _told(task: Classify, row: text.LabelledText, said: np.ndarray | None, least: float | None) -> dict[str, Any]:
     place = {"file": row.file, "row": row.row}
     if task.kind == "number":
         return {**place, "prediction": None if said is None else float(said[0])}
     probabilities = None if said is None else dict(zip(task.classes, map(float, said)))
-    if task.kind == "several":
-        there = [name for name, p in (probabilities or {}).items() if p >= THRESHOLD]
+    if least is not None:
+        there = [name for name, p in (probabilities or {}).items() if p >= least]
         return {**place, "prediction": None if said is None else there, "probabilities": probabilities}
     best = None if said is None else int(said.argmax())
     return {

@@ -87,23 +87,28 @@ def read_squad(paths: Sequence[str | Path]) -> Squad:
     return _squad_of(items, ", ".join(map(str, paths)) or "no path")
 
 
-def squad_of_lines(lines: Iterable[str]) -> Squad:
+def squad_of_lines(lines: Iterable[str], first: int = 1) -> Squad:
     """Returns questions of lines of JSON, each with an article or a question; see `read_squad`.
+
+    Args:
+        lines: any number.
+        first: the number of the first line, which questions without an id are called by.
 
     Raises:
         UserError: one is nothing of the kind, there is none, or two questions have one id.
     """
-    numbered = ((f"line {n}", line.encode("utf-8", "surrogatepass")) for n, line in enumerate(lines, 1))
-    return _squad_of(((where, _parsed(line, where)) for where, line in numbered if line.strip()), "texts")
+    numbered = ((f"line {n}", line.encode("utf-8", "surrogatepass")) for n, line in enumerate(lines, first))
+    items = ((where, _parsed(line, where)) for where, line in numbered if line.strip())
+    return _squad_of(items, "texts", first)
 
 
-def _squad_of(items: Iterable[tuple[str, Any]], name: str) -> Squad:
+def _squad_of(items: Iterable[tuple[str, Any]], name: str, first: int = 1) -> Squad:
     reader = _Reader()
     for where, item in items:
         reader.add(item, where)
     if not reader.questions:
         raise UserError(f"{name}: expected questions, found none; {_WANTED}")
-    return reader.result()
+    return reader.result(first)
 
 
 def _rows_of(path: Path) -> Iterator[tuple[str, Any]]:
@@ -201,9 +206,9 @@ class _Reader:
                 inner = f"{place}.qas[{q}]"
                 self._question(_object(question, inner), context, title, inner)
 
-    def result(self) -> Squad:
-        """Returns what was read, with an id for each question."""
-        n = 0
+    def result(self, first: int) -> Squad:
+        """Returns what was read, with an id for each question; those that had none are numbered from `first`."""
+        n = first - 1
         for number in self.made:
             n += 1
             while f"question {n}" in self.ids:

@@ -162,12 +162,15 @@ def _objective(model: Model, settings: Mapping[str, Any], manifest: Mapping[str,
         whole = f"a class for each {thing}, read from {head.pool}"
         what = {
             "position": f"a class for each {part}",
-            "span": "onset and end of one event in a window",
+            "span": "onset and end of one event in a window"
+            if model.config.text is None
+            else "where in its context the answer to a question begins and ends",
             "several": f"for each {thing} and class whether it is there, read from {head.pool}",
             "number": f"a number for each {thing}, read from {head.pool}; {head.mean:.4g} ± {head.sd:.3g} in training",
         }
+        named = f": {', '.join(map(_code, head.classes))}" if head.classes else ""
         lines = [
-            f"- {what.get(head.kind, whole)}: {', '.join(map(_code, head.classes))}",
+            f"- {what.get(head.kind, whole)}{named}",
             f"- started from {'scratch' if manifest.get('from') == 'scratch' else _code(manifest.get('from', '?'))}",
         ]
     if lines and "windows" in settings:
@@ -211,7 +214,18 @@ def _results(manifest: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[st
             accuracy = f", accuracy {_number(of_head['accuracy'])}" if "accuracy" in of_head else ""
             lines.append(f"- validation, `{name}`: loss {_number(of_head['loss'])}{accuracy} of {of_head['n']:,}")
         return lines
-    shown = ("balanced_accuracy", "accuracy", "macro_f1", "auroc", "mae", "r2", "exact_match", "word_accuracy")
+    shown = (
+        "balanced_accuracy",
+        "accuracy",
+        "macro_f1",
+        "auroc",
+        "mae",
+        "r2",
+        "exact_match",
+        "word_accuracy",
+        "exact",
+        "f1",
+    )
     scores = [f"{name.replace('_', ' ')} {_number(found[name])}" for name in shown if found.get(name) is not None]
     scores += [f"entities' F1 {_number(found['micro']['f1'])}"] if "word_accuracy" in found else []
     whose = "texts kept out" if "texts" in manifest else "validation subjects"
