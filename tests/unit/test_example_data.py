@@ -1,6 +1,7 @@
 """The recordings that ship with the project: small, unchanged, and described by tables that fit them."""
 
 import csv
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,36 @@ def test_speeches(example_data: Path) -> None:
     expected = {name: digest for digest, name in (line.split() for line in lines)}
     assert {f"inaugural/{path.name}": sha256_file(path) for path in (folder / "inaugural").iterdir()} == expected
     assert len(expected) == 59
+
+
+def test_sentences_on_films(example_data: Path) -> None:
+    folder = example_data.parent / "text_rt_polarity"
+    lines = (folder / "SHA256SUMS").read_text().splitlines()
+    assert {name: sha256_file(folder / name) for _, name in map(str.split, lines)} == {
+        name: digest for digest, name in map(str.split, lines)
+    }
+    parts = [rows(folder / name) for name in ("train.csv", "test.csv")]
+    assert [Counter(row["label"] for row in part) for part in parts] == [
+        {"negative": 4500, "positive": 4500},
+        {"negative": 831, "positive": 831},
+    ]
+    texts = [row["text"] for part in parts for row in part]
+    assert len(set(texts)) == 10_662
+
+
+def test_sentences_on_films_are_those_of_the_original(example_data: Path) -> None:
+    original = Path(__file__).parents[2] / ".." / "shared" / "data" / "text_rt_polarity"
+    if not original.is_dir():
+        pytest.skip(f"{original} is absent")
+    for label in ("negative", "positive"):
+        lines = (original / f"rt-polarity.{label[:3]}").read_text(encoding="utf-8").split("\n")
+        ours = [
+            row["text"]
+            for name in ("train.csv", "test.csv")
+            for row in rows(example_data.parent / "text_rt_polarity" / name)
+            if row["label"] == label
+        ]
+        assert sorted(ours) == sorted(line.strip() for line in lines if line)
 
 
 def test_recordings(example_data: Path) -> None:
