@@ -125,7 +125,9 @@ def test_a_model_of_transformers_answers_and_is_measured(tmp_path: Path) -> None
     data = squad(tmp_path / "data.json", *ROWS)
     found = run.text_predict(tmp_path / "bert", data)
     assert (found["threshold"], found["counts"]) == (None, {"answer": 6, "no answer": 0})
-    measured = run.text_evaluate(tmp_path / "bert", data)["metrics"]
+    result = run.text_evaluate(tmp_path / "bert", data)
+    measured = result["metrics"]
+    assert result["seen"] is None
     assert measured["no_answer"]["n"] == 2
     assert "tuned" not in measured
 

@@ -69,6 +69,9 @@ def test_it_learns_what_it_is_shown(trained: tuple[Path, dict[str, Any]], data: 
     assert best["probability"] == best["probabilities"]["good"] > 0.5
     measured = run.text_evaluate(out, data)
     assert measured["metrics"]["accuracy"] == 1.0
+    assert measured["seen"] == 10
+    assert any("10 of 10 are what the run was trained on or chosen by" in note for note in measured["notes"])
+    assert "cat" not in (out / "seen.txt").read_text()
     card = (out / "README.md").read_text(encoding="utf-8")
     assert "- train: 5 `bad`, 5 `good`" in card
     assert "- texts kept out: balanced accuracy 1, accuracy 1" in card
@@ -338,5 +341,6 @@ def test_tagging_by_the_command(
 def test_a_tag_that_was_never_trained_on_is_missed(tagger: tuple[Path, Path, dict[str, Any]], tmp_path: Path) -> None:
     (tmp_path / "new.conll").write_text("cat B-ANIMAL\n\nmat B-NEW\n")
     found = run.text_evaluate(tagger[0], tmp_path / "new.conll")
+    assert found["seen"] == 0
     assert found["metrics"]["types"]["NEW"]["recall"] == 0
     assert any("no training word has the tag B-NEW (1)" in note for note in found["notes"])

@@ -1,6 +1,7 @@
 """Labelled texts in memory and their division; predictions as they come, to a list or a file."""
 
 import csv
+import hashlib
 import io
 import json
 from collections import Counter
@@ -13,8 +14,10 @@ import numpy as np
 
 from bothways.draws import generator
 from bothways.errors import UserError
-from bothways.files import replacing
+from bothways.files import beside, read_bytes, replacing
 
+SEEN = "seen.txt"
+"""Of a run: a hash of each text, group or article that it was trained on or chosen by, one a line."""
 R = TypeVar("R")
 D = TypeVar("D", bound="Labelled[Any]")
 
@@ -36,6 +39,20 @@ class Labelled(Generic[R]):
     def strata(self) -> list[str]:
         """Returns of each row of what a split takes the same share."""
         return [""] * len(self)
+
+
+def digests(data: Labelled[Any]) -> list[str]:
+    """Returns a hash of each row's key, in the rows' order."""
+    keys = data.keys()
+    return [hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest() for key in keys]
+
+
+def seen_before(data: Labelled[Any], folder: Path) -> int | None:
+    """Returns how many rows a run was trained on or chosen by, or others of their group; None where it does not say."""
+    if not (folder / SEEN).is_file():
+        return None
+    seen = set(read_bytes(beside(folder, SEEN), 2**32).decode("ascii", "replace").split())
+    return sum(one in seen for one in digests(data))
 
 
 def select(data: D, chosen: Iterable[int]) -> D:

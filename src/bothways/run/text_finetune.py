@@ -13,7 +13,7 @@ from bothways.model import LoadReport, Model, load_weights
 from bothways.run.common import check_names, fitted_batch, made_with, parameters_of
 from bothways.run.text_answer import Answer, read_questions, with_windows
 from bothways.run.text_classify import Classify, read_rows
-from bothways.run.text_data import divide_rows
+from bothways.run.text_data import SEEN, digests, divide_rows
 from bothways.run.text_frozen import fit_frozen
 from bothways.run.text_model import TextModel, length_of, open_model
 from bothways.run.text_tag import Tag, read_tagged
@@ -127,7 +127,11 @@ def text_finetune(
             settings = settings.model_copy(update={"pool": "cls" if settings.features == "cls" else "mean"})
         model, report = start_model(opened, settings, task.head(settings))
         folder.settings = settings = fitted_batch(settings, model, source, folder)
-        folder.side_files = text.tokenizer_files(opened.tokenizer, opened.folder)
+        seen = sorted({one for rows in parts.values() for one in digests(rows)})
+        folder.side_files = {
+            **text.tokenizer_files(opened.tokenizer, opened.folder),
+            SEEN: "".join(f"{one}\n" for one in seen),
+        }
         plan: dict[str, Any] = {
             "from": str(opened.folder.absolute()), "task": settings.task, "labels": task.kind,
             "classes": list(task.classes), "length": length,

@@ -10,6 +10,7 @@ from bothways.errors import UserError
 from bothways.evaluation import classification_metrics, constant_controls, majority
 from bothways.run.text_answer import Answer, read_questions
 from bothways.run.text_classify import Classify, Rows, read_rows
+from bothways.run.text_data import seen_before
 from bothways.run.text_model import TextModel, answers, length_of, open_model, settings_of, tag_head
 from bothways.run.text_predict import task_of
 from bothways.run.text_tag import Tag, read_tagged
@@ -28,69 +29,49 @@ def text_measure(model: str | Path, paths: str | Path | Sequence[str | Path]) ->
         `model`, `task`, `labels`, `classes`, `texts` (measured), `metrics` (see `evaluate` of the task), `controls`
         (name -> the same of a guess: always the most frequent training class, or the training texts' mean number; none
         where the run does not say these), `unknown` (class that the run does not know -> texts, which are not
-        measured), `too_long`, `data` (of the files), `notes`, `load_report`.
+        measured), `seen` (texts that the run was trained on or chosen by, or others of their group or article; None
+        where it does not say), `too_long`, `data` (of the files), `notes`, `load_report`.
 
     Raises:
         UserError: no such model or head, no such columns, or no text with a label that it knows.
     """
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     opened = open_model(model)
+    settings = settings_of(opened)
+    task: Any
+    found: Any
     if (head := tag_head(opened)) is not None:
-        return _tags_measured(opened, Tag.from_head(head), paths)
-    if answers(opened):
-        return _answers_measured(opened, paths)
-    task, settings = task_of(opened), settings_of(opened)
-    found = read_rows(paths, settings)
+        name, task, found = "tag", Tag.from_head(head), read_tagged(paths)
+    elif answers(opened):
+        name, task, found = "answer", Answer.from_run(opened, settings), read_questions(paths)
+    else:
+        name, task, found = "classify", task_of(opened), read_rows(paths, settings)
     notes = [message for messages in found.told["notes"].values() for message in messages]
-    labelled = found.labelled()
+    labelled: Any = found.labelled()
     rows = task.known(labelled, notes)
     if not len(rows):
-        raise UserError(
-            f"{', '.join(map(str, paths))}: expected texts with a label that the run knows "
-            f"({', '.join(task.classes)}), found none; check columns.label"
+        what = {
+            "tag": "tagged sentences",
+            "answer": "questions with answers",
+            "classify": f"texts with a label that the run knows ({', '.join(task.classes)})",
+        }[name]
+        raise UserError(f"{', '.join(map(str, paths))}: expected {what} to measure, found none; check their labels")
+    if name == "answer" and len(labelled) < len(found):
+        notes.append(f"of {len(found) - len(labelled)} questions the answer is not told, and they are not measured")
+    if seen := seen_before(rows, opened.folder):
+        notes.append(
+            f"{seen} of {len(rows)} are what the run was trained on or chosen by, or of their group or article; what "
+            "is measured is too good"
         )
     length = length_of(opened, settings)
     made = task.prepare(rows, opened.tokenizer, length, settings)
     notes += task.notes(made, "evaluated", length, settings)
+    labels = name == "classify"
     return {
-        "model": str(opened.folder), "task": "classify", "labels": task.kind, "classes": list(task.classes),
-        "texts": len(rows), "controls": _controls(task, rows, opened),
-        "metrics": task.evaluate(opened.model, made, rows, opened.tokenizer.pad_id, "evaluate"),
-        "unknown": task.unknown(labelled), "too_long": task.n_too_long(made), "data": found.told, "notes": notes,
-        "load_report": opened.report.as_dict(),
-    }  # fmt: skip
-
-
-def _tags_measured(opened: TextModel, task: Tag, paths: Sequence[str | Path]) -> dict[str, Any]:
-    settings, found = settings_of(opened), read_tagged(paths)
-    notes = [message for messages in found.told["notes"].values() for message in messages]
-    rows = task.known(found.labelled(), notes)
-    length = length_of(opened, settings)
-    made = task.prepare(rows, opened.tokenizer, length, settings)
-    notes += task.notes(made, "evaluated", length, settings)
-    return {
-        "model": str(opened.folder), "task": "tag", "labels": "tags", "classes": list(task.classes),
+        "model": str(opened.folder), "task": name, "labels": task.kind, "classes": list(task.classes),
         "texts": len(rows), "metrics": task.evaluate(opened.model, made, rows, opened.tokenizer.pad_id, "evaluate"),
-        "controls": {}, "unknown": {}, "too_long": task.n_too_long(made), "data": found.told, "notes": notes,
-        "load_report": opened.report.as_dict(),
-    }  # fmt: skip
-
-
-def _answers_measured(opened: TextModel, paths: Sequence[str | Path]) -> dict[str, Any]:
-    settings, found = settings_of(opened), read_questions(paths)
-    task, length = Answer.from_run(opened, settings), length_of(opened, settings)
-    notes = [message for messages in found.told["notes"].values() for message in messages]
-    rows = found.labelled()
-    if not len(rows):
-        raise UserError(f"{', '.join(map(str, paths))}: expected questions with answers to measure, found none")
-    if unknown := len(found) - len(rows):
-        notes.append(f"of {unknown} questions the answer is not told, and they are not measured")
-    made = task.prepare(rows, opened.tokenizer, length, settings)
-    notes += task.notes(made, "evaluated", length, settings)
-    return {
-        "model": str(opened.folder), "task": "answer", "labels": "answers", "classes": [], "texts": len(rows),
-        "metrics": task.evaluate(opened.model, made, rows, opened.tokenizer.pad_id, "evaluate"),
-        "controls": {}, "unknown": {}, "too_long": task.n_too_long(made), "data": found.told, "notes": notes,
+        "controls": _controls(task, rows, opened) if labels else {},
+        "unknown": task.unknown(labelled) if labels else {}, "seen": seen, "too_long": task.n_too_long(made), "data": found.told, "notes": notes,
         "load_report": opened.report.as_dict(),
     }  # fmt: skip
 
