@@ -71,8 +71,8 @@ def text_measure(model: str | Path, paths: str | Path | Sequence[str | Path]) ->
         "model": str(opened.folder), "task": name, "labels": task.kind, "classes": list(task.classes),
         "texts": len(rows), "metrics": task.evaluate(opened.model, made, rows, opened.tokenizer.pad_id, "evaluate"),
         "controls": _controls(task, rows, opened) if labels else {},
-        "unknown": task.unknown(labelled) if labels else {}, "seen": seen, "too_long": task.n_too_long(made), "data": found.told, "notes": notes,
-        "load_report": opened.report.as_dict(),
+        "unknown": task.unknown(labelled) if labels else {}, "seen": seen,
+        "too_long": task.n_too_long(made), "data": found.told, "notes": notes, "load_report": opened.report.as_dict(),
     }  # fmt: skip
 
 
