@@ -7,7 +7,8 @@ import os
 import platform
 import warnings
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -384,3 +385,20 @@ def check_page(html: Path, paths: Sequence[str | Path], overwrite: bool) -> None
         raise UserError(f"{html}: already exists; choose another --html, or pass --overwrite to replace it")
     if not html.is_file() or not html.read_bytes()[:15].lower().startswith(b"<!doctype html"):
         raise UserError(f"{html}: not a page, so it is not overwritten; choose another --html")
+
+
+@contextmanager
+def said_once() -> Iterator[list[str]]:
+    """Takes what is warned of in the block as notes, each once: forty trainings would say it forty times."""
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", BothwaysWarning)
+        try:
+            yield notes
+        finally:
+            for one in caught:
+                if issubclass(one.category, BothwaysWarning) and str(one.message) not in notes:
+                    notes.append(str(one.message))
+    for one in caught:
+        if not issubclass(one.category, BothwaysWarning):
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)

@@ -13,9 +13,7 @@ import json
 import shutil
 import sys
 import time
-import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -26,7 +24,7 @@ import torch
 
 from bothways import eeg
 from bothways.config import ANY_TIME, FinetuneConfig, load_config, to_toml
-from bothways.errors import BothwaysWarning, Interrupted, UserError
+from bothways.errors import Interrupted, UserError
 from bothways.evaluation import (
     Split,
     classification_metrics,
@@ -46,6 +44,7 @@ from bothways.run.common import (
     fill_channels,
     label_sets,
     of_subjects,
+    said_once,
     strata,
     usable,
 )
@@ -152,7 +151,7 @@ def compare(
     busy = f"{out}: another process compares there; wait until it is done"
     with locked(out / "lock", busy):
         try:
-            with interruptible("compare"), _said() as notes:
+            with interruptible("compare"), said_once() as notes:
                 store = eeg.Store.open(data)
                 settings = _filled(settings, runs, store)
                 factors = tuple(map(float, rates))
@@ -358,7 +357,7 @@ def _do(plan: _Plan, wanted: Sequence[str]) -> dict[str, dict[str, str]]:
                 _say_where(n_done, total, took, to_come, f"{ARMS[name].title}, {trial.name}")
                 begun = time.monotonic()
                 try:
-                    with interruptible("compare"), _said() as said:
+                    with interruptible("compare"), said_once() as said:
                         entry = _scored(name, trial)
                     entry["notes"] = said
                     file.parent.mkdir(parents=True, exist_ok=True)
@@ -477,20 +476,3 @@ def _result(plan: _Plan, failed: dict[str, dict[str, str]]) -> dict[str, Any]:
         "notes": list(dict.fromkeys(notes)),
         "seconds": sum({(name, e["fit"]): e["seconds"] for name in there for e in there[name].values()}.values()),
     }
-
-
-@contextmanager
-def _said() -> Iterator[list[str]]:
-    """Takes what is warned of in the block as notes, each once: forty trainings would say it forty times."""
-    notes: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", BothwaysWarning)
-        try:
-            yield notes
-        finally:
-            for one in caught:
-                if issubclass(one.category, BothwaysWarning) and str(one.message) not in notes:
-                    notes.append(str(one.message))
-    for one in caught:
-        if not issubclass(one.category, BothwaysWarning):
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)

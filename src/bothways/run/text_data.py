@@ -32,6 +32,10 @@ class Labelled(Generic[R]):
     def __len__(self) -> int:
         return len(self.rows)
 
+    def identity(self) -> str:
+        """Returns a hash of all that is learned of the rows."""
+        raise NotImplementedError
+
     def keys(self) -> list[str]:
         """Returns of each row what must not be on both sides of a split."""
         raise NotImplementedError

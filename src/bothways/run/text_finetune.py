@@ -13,7 +13,7 @@ from bothways.model import LoadReport, Model, load_weights
 from bothways.run.common import check_names, fitted_batch, made_with, parameters_of
 from bothways.run.text_answer import Answer, read_questions, with_windows
 from bothways.run.text_classify import Classify, read_rows
-from bothways.run.text_data import SEEN, digests, divide_rows
+from bothways.run.text_data import SEEN, Labelled, digests, divide_rows
 from bothways.run.text_frozen import fit_frozen
 from bothways.run.text_model import TextModel, length_of, open_model
 from bothways.run.text_tag import Tag, read_tagged
@@ -67,9 +67,7 @@ def text_finetune(
     out, inputs = Path(out), [*data, *validation, start]
     settings = load_config(TextFinetuneConfig, Path(recipe) if recipe else None, changes)
     check_place(out, overwrite=overwrite, inputs=inputs)
-    team = join()
     opened = open_model(start)
-    length = length_of(opened, settings)
 
     def read(paths: Sequence[str | Path]) -> Any:
         if settings.task == "classify":
@@ -91,6 +89,39 @@ def text_finetune(
         raise UserError(
             f"{', '.join(map(str, data))}: expected {_LABELLED[settings.task]} to train on, found none; give some"
         )
+    return learn(opened, training, held_out, out, settings, notes, overwrite=overwrite, force=force, inputs=inputs)
+
+
+def learn(
+    opened: TextModel,
+    training: Labelled[Any],
+    held_out: Labelled[Any] | None,
+    out: Path,
+    settings: TextFinetuneConfig,
+    notes: Sequence[str] = (),
+    *,
+    overwrite: bool = False,
+    force: bool = False,
+    inputs: Sequence[str | Path] = (),
+) -> dict[str, Any]:
+    """Does what `text_finetune` does, with labelled rows that are there already.
+
+    Args:
+        opened: what it starts from.
+        training: rows to train on, one at least.
+        held_out: rows to measure on.
+        out: the run's folder.
+        settings: the recipe.
+        notes: what was noted of the rows before.
+        overwrite: replace `out`; begin anew.
+        force: go on with a stopped run although its settings or data have changed.
+        inputs: files that must not be overwritten.
+
+    Raises:
+        UserError: see `text_finetune`.
+        Interrupted: a signal came; what was done is saved.
+    """
+    team, notes, length = join(), list(notes), length_of(opened, settings)
     if settings.task == "answer":
         settings = with_windows(settings, length)
     task: Any = TASKS[settings.task].of(training, settings)
@@ -110,7 +141,7 @@ def text_finetune(
     for name, one in made.items():
         notes += task.notes(one, name, length, settings)
     for note in notes:
-        warnings.warn(note, BothwaysWarning, stacklevel=2)
+        warnings.warn(note, BothwaysWarning, stacklevel=3)
     pad_id = opened.tokenizer.pad_id
     source = task.source(made["train"], training, pad_id, settings.training.seed)
     settings = _with_steps(settings, len(source))
@@ -137,7 +168,7 @@ def text_finetune(
             "classes": list(task.classes), "length": length,
             "texts": {name: task.counted(rows) for name, rows in parts.items()},
             "too_long": {name: task.n_too_long(one) for name, one in made.items()},
-            "data": found.told, "notes": notes,
+            "data": training.told, "notes": notes,
         }  # fmt: skip
         folder.manifest = {"kind": "finetune", **made_with("tokenizers"), **plan}
 
@@ -147,7 +178,7 @@ def text_finetune(
 
         measured = "validation" in parts
         if settings.frozen:
-            both = {name: (rows, made[name]) for name, rows in parts.items()}
+            both: Any = {name: (rows, made[name]) for name, rows in parts.items()}
             fitted = {"steps": 0, "best_step": 0, "wait_share": 0.0, "loss": None}
             fitted |= fit_frozen(model, task, both, pad_id, settings)
             found_out = evaluate(model) if measured else None

@@ -58,38 +58,61 @@ def fit_frozen(
     Raises:
         UserError: the model has no vectors that are finite.
     """
-    model.to(join().device).eval()
     started = time.monotonic()
-    vectors = {}
-    for name, (_, tokens) in parts.items():
-        with progress(f"vectors, {name}", int(tokens.first_window[-1]), "windows") as meter:
-            vectors[name] = text.told(model, tokens, pad_id, pooled, meter.advance)
+    vectors = {name: vectors_of(model, tokens, pad_id, f"vectors, {name}") for name, (_, tokens) in parts.items()}
     seconds = time.monotonic() - started
-    x = vectors["train"]
-    if not np.isfinite(x).all():
+    targets = {name: task.targets(rows) for name, (rows, _) in parts.items()}
+    weight, bias, used = fit_head(task, settings, vectors, targets)
+    (head,) = model.heads.values()
+    assert isinstance(head, Sequence)
+    with torch.no_grad():
+        head.linear.weight.copy_(torch.from_numpy(weight))
+        head.linear.bias.copy_(torch.from_numpy(bias))
+    n = sum(len(tokens) for _, tokens in parts.values())
+    return {"seconds": time.monotonic() - started, "sequences_per_s": n / max(seconds, 1e-9), "strength": used}
+
+
+def vectors_of(model: Model, tokens: text.Tokenised, pad_id: int, title: str) -> Float[np.ndarray, "n D"]:
+    """Returns what a model's head for whole texts reads of each text; of one in windows the mean.
+
+    Raises:
+        UserError: they are not finite.
+    """
+    model.to(join().device).eval()
+    with progress(title, int(tokens.first_window[-1]), "windows") as meter:
+        vectors = text.told(model, tokens, pad_id, pooled, meter.advance)
+    if not np.isfinite(vectors).all():
         raise UserError("the encoder's vectors are not finite; take another model")
+    return vectors
+
+
+def fit_head(
+    task: Classify, settings: TextFinetuneConfig, vectors: dict[str, np.ndarray], targets: dict[str, np.ndarray]
+) -> tuple[Float[np.ndarray, "k D"], Float[np.ndarray, " k"], float | None]:
+    """Fits a linear head to vectors, see `fit_frozen`.
+
+    Args:
+        task: what the head tells.
+        settings: `frozen_head`, `class_weights`.
+        vectors: `train` [n D], and where there is one `validation`, which chooses the strength.
+        targets: the same parts; see `Classify.targets`.
+
+    Returns:
+        Weights, biases, and the strength that was used.
+    """
+    x = vectors["train"]
     mean, scale = x.mean(0), np.where(x.std(0) > 1e-12, x.std(0), 1.0)
     standard = {name: (one - mean) / scale for name, one in vectors.items()}
-    targets = {name: task.targets(rows) for name, (rows, _) in parts.items()}
+    chosen = "validation" in vectors
     best: tuple[float, Any, np.ndarray, np.ndarray] | None = None
-    for strength in _strengths(task, settings, chosen="validation" in parts):
+    for strength in _strengths(task, settings, chosen=chosen):
         weight, bias, used = _fitted(task, settings, standard["train"], targets["train"], strength)
-        loss = (
-            _loss(task, standard["validation"] @ weight.T + bias, targets["validation"])
-            if "validation" in parts
-            else 0.0
-        )
+        loss = _loss(task, standard["validation"] @ weight.T + bias, targets["validation"]) if chosen else 0.0
         if best is None or loss < best[0]:
             best = loss, used, weight, bias
     assert best is not None
     _, used, weight, bias = best
-    (head,) = model.heads.values()
-    assert isinstance(head, Sequence)
-    with torch.no_grad():
-        head.linear.weight.copy_(torch.from_numpy(weight / scale))
-        head.linear.bias.copy_(torch.from_numpy(bias - weight @ (mean / scale)))
-    n = sum(len(tokens) for _, tokens in parts.values())
-    return {"seconds": time.monotonic() - started, "sequences_per_s": n / max(seconds, 1e-9), "strength": used}
+    return weight / scale, bias - weight @ (mean / scale), used
 
 
 def _strengths(task: Classify, settings: TextFinetuneConfig, *, chosen: bool) -> tuple[float, ...]:
