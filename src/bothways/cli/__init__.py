@@ -6,6 +6,7 @@ from bothways.cli.entry import main
 from bothways.cli.making import paste
 from bothways.cli.printing import out
 from bothways.cli.text_commands import text
+from bothways.cli.text_curve import curve as text_curve
 from bothways.cli.text_folders import text_export, text_import
 from bothways.cli.text_labels import print_measured
 from bothways.cli.text_use import fill_mask
@@ -20,6 +21,7 @@ __all__ = [
     "paste",
     "print_measured",
     "text",
+    "text_curve",
     "text_export",
     "text_import",
 ]

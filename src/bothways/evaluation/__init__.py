@@ -1,7 +1,7 @@
 """Evaluation that can be believed: splits by person, metrics, controls, comparisons. Arrays in, plain dicts out."""
 
 from bothways.evaluation.answers import answer_f1, answer_metrics, best_thresholds, exact_match, normalised_answer
-from bothways.evaluation.arms import above_from, people_recalls, side_by_side
+from bothways.evaluation.arms import FEWEST_TRIALS, above_from, crossings, people_recalls, side_by_side
 from bothways.evaluation.calibration import apply_temperature, calibration, fit_temperature, temperature_scaling
 from bothways.evaluation.comparison import compare_arms
 from bothways.evaluation.controls import (
@@ -23,6 +23,7 @@ from bothways.evaluation.dividing import (
     fixed_split,
     k_fold,
     leave_one_out,
+    nested_order,
     repeated_splits,
     split_subjects,
 )
@@ -67,6 +68,7 @@ from bothways.tags import Entity, Scheme, convert_tags, entities_of, recognise_s
 
 __all__ = [
     "BANDS_HZ",
+    "FEWEST_TRIALS",
     "LOGISTIC_C",
     "METRICS",
     "PARTS",
@@ -102,6 +104,7 @@ __all__ = [
     "constant_controls",
     "convert_tags",
     "covariances",
+    "crossings",
     "entities_of",
     "entity_metrics",
     "exact_match",
@@ -120,6 +123,7 @@ __all__ = [
     "metrics_by_level",
     "most_of",
     "multilabel_metrics",
+    "nested_order",
     "normalised_answer",
     "paired_difference",
     "people_recalls",

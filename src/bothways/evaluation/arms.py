@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -157,4 +158,19 @@ def above_from(differences: Mapping[int, Mapping[str, Any] | None]) -> int | Non
         if not (differences[size] or {}).get("above"):
             break
         found = size
+    return found
+
+
+def crossings(differences: Mapping[int, float]) -> list[float]:
+    """Returns the sizes at which a difference changes its sign, on a straight line over the logarithm of size.
+
+    Args:
+        differences: size -> the mean difference of two arms.
+    """
+    sizes = [size for size in sorted(differences) if differences[size]]
+    found = []
+    for a, b in pairwise(sizes):
+        if (differences[a] > 0) != (differences[b] > 0):
+            share = differences[a] / (differences[a] - differences[b])
+            found.append(float(np.exp(np.log(a) + share * (np.log(b) - np.log(a)))))
     return found

@@ -14,6 +14,7 @@ from bothways.run.pretrain import pretrain
 from bothways.run.pretrained import Pretrained, load_pretrained
 from bothways.run.probe import probe
 from bothways.run.split import split
+from bothways.run.text_curve import text_curve
 from bothways.run.text_embed import text_embed
 from bothways.run.text_evaluate import text_evaluate
 from bothways.run.text_export import text_export
@@ -43,6 +44,7 @@ __all__ = [
     "pretrain",
     "probe",
     "split",
+    "text_curve",
     "text_embed",
     "text_evaluate",
     "text_export",

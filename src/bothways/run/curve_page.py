@@ -80,7 +80,7 @@ def label_page(result: dict[str, Any]) -> dict[str, Any]:
         "Seconds in all": round(result["seconds"]),
     }
     sections.append({"kind": "facts", "title": "Data and cost", "facts": facts})
-    return _page("How many labelled people", "The same tested people at every number.", sections, result["notes"])
+    return curve_page("How many labelled people", "The same tested people at every number.", sections, result["notes"])
 
 
 def said_above(result: dict[str, Any]) -> list[str]:
@@ -94,7 +94,8 @@ def said_above(result: dict[str, Any]) -> list[str]:
     ]
 
 
-def _page(title: str, subtitle: str, sections: list[dict[str, Any]], notes: list[str]) -> dict[str, Any]:
+def curve_page(title: str, subtitle: str, sections: list[dict[str, Any]], notes: list[str]) -> dict[str, Any]:
+    """Returns a page of these sections, with its notes."""
     if notes:
         sections = [*sections, {"kind": "text", "title": "Notes", "paragraphs": notes}]
     return {
@@ -150,4 +151,4 @@ def channel_page(result: dict[str, Any]) -> dict[str, Any]:
         },
     ]  # fmt: skip
     notes = [*result["notes"], *(f"not {name}: {why}" for name, why in result["refused"].items())]
-    return _page("Fewer channels", f"{result['run']}, without training again.", sections, notes)
+    return curve_page("Fewer channels", f"{result['run']}, without training again.", sections, notes)

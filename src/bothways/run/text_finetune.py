@@ -14,7 +14,7 @@ from bothways.run.common import check_names, fitted_batch, made_with, parameters
 from bothways.run.text_answer import Answer, read_questions, with_windows
 from bothways.run.text_classify import Classify, read_rows
 from bothways.run.text_data import SEEN, Labelled, digests, divide_rows
-from bothways.run.text_frozen import fit_frozen
+from bothways.run.text_frozen import fit_frozen, with_features
 from bothways.run.text_model import TextModel, length_of, open_model
 from bothways.run.text_tag import Tag, read_tagged
 from bothways.training import check_place, content_of_run, interruptible, join, open_run, train
@@ -155,7 +155,7 @@ def learn(
         if folder.result is not None:
             return {**folder.result, "run": str(out), "finished_before": True}
         if settings.frozen:
-            settings = settings.model_copy(update={"pool": "cls" if settings.features == "cls" else "mean"})
+            settings = with_features(settings)
         model, report = start_model(opened, settings, task.head(settings))
         folder.settings = settings = fitted_batch(settings, model, source, folder)
         seen = sorted({one for rows in parts.values() for one in digests(rows)})

@@ -86,8 +86,17 @@ def vectors_of(model: Model, tokens: text.Tokenised, pad_id: int, title: str) ->
     return vectors
 
 
+def with_features(settings: TextFinetuneConfig) -> TextFinetuneConfig:
+    """Returns settings that pool as the features of a frozen encoder are pooled."""
+    return settings.model_copy(update={"pool": "cls" if settings.features == "cls" else "mean"})
+
+
 def fit_head(
-    task: Classify, settings: TextFinetuneConfig, vectors: dict[str, np.ndarray], targets: dict[str, np.ndarray]
+    task: Classify,
+    settings: TextFinetuneConfig,
+    vectors: dict[str, np.ndarray],
+    targets: dict[str, np.ndarray],
+    strengths: tuple[float, ...] | None = None,
 ) -> tuple[Float[np.ndarray, "k D"], Float[np.ndarray, " k"], float | None]:
     """Fits a linear head to vectors, see `fit_frozen`.
 
@@ -96,6 +105,7 @@ def fit_head(
         settings: `frozen_head`, `class_weights`.
         vectors: `train` [n D], and where there is one `validation`, which chooses the strength.
         targets: the same parts; see `Classify.targets`.
+        strengths: to choose from, of a logistic regression; those of `C` if left out, or one without `validation`.
 
     Returns:
         Weights, biases, and the strength that was used.
@@ -105,7 +115,7 @@ def fit_head(
     standard = {name: (one - mean) / scale for name, one in vectors.items()}
     chosen = "validation" in vectors
     best: tuple[float, Any, np.ndarray, np.ndarray] | None = None
-    for strength in _strengths(task, settings, chosen=chosen):
+    for strength in strengths or _strengths(task, settings, chosen=chosen):
         weight, bias, used = _fitted(task, settings, standard["train"], targets["train"], strength)
         loss = _loss(task, standard["validation"] @ weight.T + bias, targets["validation"]) if chosen else 0.0
         if best is None or loss < best[0]:

@@ -26,6 +26,7 @@ from bothways.training.checkpoint import (
     save_model,
     save_run,
 )
+from bothways.training.differences import differing
 from bothways.training.folder import RunFolder, State, check_place, open_run
 from bothways.training.inference import (
     class_probabilities,
@@ -73,6 +74,7 @@ __all__ = [
     "class_probabilities",
     "cls_features",
     "content_of_run",
+    "differing",
     "freeze",
     "infer",
     "interruptible",
