@@ -336,3 +336,14 @@ def test_a_curve_with_intervals_and_names() -> None:
     assert view["bars"] == ["M0.00 75.00V25.00M100.00 0.00V0.00"]  # without both ends no bar
     assert view["told"] == ["1: 0.5 (0.25 to 0.75), 2: 0.75, all: 1 (1 to 1)"]
     assert view["chance"] == 100.0
+
+
+def test_a_curve_over_sizes_on_a_log_axis() -> None:
+    series = [{"label": "a", "x": [10, 100, 1000], "y": [0.5, 0.75, 1.0]}, {"label": "b", "x": [100], "y": [0.5]}]
+    view = plots.curve({"log_x": True, "series": series})
+    assert view["x_ticks"] == [(0.0, "10"), (50.0, "100"), (100.0, "1\u202f000")]
+    assert view["paths"] == ["M0.00 100.00L50.00 50.00L100.00 0.00", "M50.00 100.00h0"]
+    assert view["points"][1] == "M50.00 100.00h0"
+    assert view["told"] == ["10: 0.5, 100: 0.75, 1\u202f000: 1", "100: 0.5"]
+    with pytest.raises(ValueError, match="expected x above 0 on a log axis, got 0"):
+        plots.curve({"log_x": True, "series": [{"label": "a", "x": [0, 1], "y": [0, 1]}]})

@@ -46,7 +46,8 @@ def write_report(report: dict[str, Any], out: Path) -> None:
             - `table`: `columns` [str], `rows` [[cell]]; a cell is text, a number, None, or `{"mean", "sd"}`;
               `best` {column: "max" or "min"} sets the best cell off.
             - `curve`: `x_label`, `y_label`, `series` [{`label`, `x`, `y`, and where there are intervals `low`,
-              `high`}], `log_y` (false), `x_names` (of x = 0, 1, …; numbers if left out), `chance` (None).
+              `high`}], `log_y` (false), `log_x` (false; each x is a tick), `x_names` (of x = 0, 1, …; numbers if left
+              out), `chance` (None).
             - `scatter`: `x_label`, `y_label`, `series` [{`label`, `x`, `y`}]; a point for each x.
             - `dots`: `x_label`, `arms` [{`label`, `values`}] with one value per split, `chance` (None), `splits`
               (names; 1, 2, … if left out), `each` ("split", or "person": what a dot is).

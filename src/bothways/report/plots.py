@@ -69,7 +69,7 @@ def table(section: dict[str, Any]) -> dict[str, Any]:
 
 def curve(section: dict[str, Any]) -> dict[str, Any]:
     """Places lines in a 100 × 100 box, y down; a missing value breaks its line; an interval is a bar at its point."""
-    series, log_y = section["series"], section.get("log_y", False)
+    series, log_x, log_y = section["series"], section.get("log_x", False), section.get("log_y", False)
     names, chance = section.get("x_names"), section.get("chance")
     if any(len(line["x"]) != len(values) for line in series for key in ("y", *ENDS) if (values := line.get(key))):
         raise ValueError("expected as many y as x in each series")
@@ -80,14 +80,18 @@ def curve(section: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("expected at least one value to draw")
     if log_y and min(ys) <= 0:
         raise ValueError(f"expected values above 0 on a log axis, got {min(ys):g}")
+    if log_x and min(xs) <= 0:
+        raise ValueError(f"expected x above 0 on a log axis, got {min(xs):g}")
     y_ticks = _log_ticks(min(ys), max(ys)) if log_y else _ticks(min(ys), max(ys))
     x_ticks = [(tick, number(tick)) for tick in _ticks(min(xs), max(xs), 6) if min(xs) <= tick <= max(xs)]
+    x_ticks = [(x, number(x)) for x in sorted(set(xs))] if log_x else x_ticks  # few sizes, each measured
     x_ticks = x_ticks if names is None else list(enumerate(names))
-    scale = math.log10 if log_y else float
+    scale, place = (math.log10 if log else float for log in (log_y, log_x))
     bottom, top = scale(min(y_ticks[0], *ys)), scale(max(y_ticks[-1], *ys))
+    left, right = place(min(xs)), place(max(xs))
 
     def x_at(x: Number) -> float:
-        return _share(x, min(xs), max(xs))
+        return _share(place(x), left, right)
 
     def y_at(y: Number) -> float:
         return 100 - _share(scale(y), bottom, top)
@@ -100,7 +104,7 @@ def curve(section: dict[str, Any]) -> dict[str, Any]:
         of = {x: f" ({number(low)} to {number(high)})" for x, low, high in spans}
         points = [(x, y) for x, y in zip(line["x"], line["y"]) if y is not None]
         # A point is a line of no length; its round cap draws it.
-        dots.append("".join(f"M{x_at(x):.2f} {y_at(y):.2f}h0" for x, y in points) if names else "")
+        dots.append("".join(f"M{x_at(x):.2f} {y_at(y):.2f}h0" for x, y in points) if names or log_x else "")
         at = [names[x] if names else number(x) for x, _ in points]
         told.append(", ".join(f"{where}: {number(y)}{of.get(x, '')}" for where, (x, y) in zip(at, points)))
         path, pen_down = [], False
@@ -114,7 +118,7 @@ def curve(section: dict[str, Any]) -> dict[str, Any]:
         "paths": paths,
         "bars": bars,
         "points": dots,
-        "told": told if any(bars) or names else [],
+        "told": told if any(bars) or names or log_x else [],
         "chance": None if chance is None else y_at(chance),
         "last": [next((y for y in reversed(line["y"]) if y is not None), None) for line in series],
         "x_ticks": [(x_at(tick), name) for tick, name in x_ticks],
