@@ -115,7 +115,7 @@ def test_what_is_there_is_not_done_again_and_vectors_are_computed_once(
     assert any("not as many seeds everywhere" in note for note in again["notes"])
     with pytest.raises(UserError, match=r"was begun with other settings or data \(settings.training.weight_decay"):
         run.text_curve(bert, data, tmp_path / "c", labels=[24], changes=[*QUICK, "training.weight_decay=0.2"])
-    with pytest.raises(UserError, match=r"expected at most 96, as .* was begun with 24 texts to test on, got 100"):
+    with pytest.raises(UserError, match=r"expected 2 \(one for each class\) to 96 \(beside 24 to test on\), got 100"):
         run.text_curve(bert, data, tmp_path / "c", labels=[100], changes=QUICK)
 
 
@@ -166,6 +166,10 @@ def test_by_the_command(bothways: Call, fails: Callable[..., str], bert: Path, d
     code, said, err = bothways(*command, *few, "--json")
     assert json.loads(said)["measure"] == "accuracy"
     assert "expected some of frozen, full" in fails(*command, "--arm", "best")
-    assert "expected at most 118, got 500" in fails(*command, "--labels", "500", "--overwrite")
+    assert "expected 2 (one for each class) to 96 (beside 24 to test on), got 500" in fails(
+        *command, "--labels", "500", "--overwrite"
+    )
     assert "expected numbers of labels" in fails(*command, "--overwrite")
-    assert "leave out task" in fails(*command, "--set", "frozen=true")
+    assert "frozen, features: the arms of a curve say that" in fails(
+        *command, "--set=frozen=true", "--set=features=cls"
+    )

@@ -16,6 +16,16 @@ from bothways.errors import BothwaysWarning, Interrupted, UserError, plain_words
 USAGE: type[Exception] = [one for one in typer.BadParameter.__mro__ if hasattr(one, "format_message")][-1]
 """The root of what parsing raises, in click or in the copy of it that newer typer holds."""
 
+_TRAINS = {
+    ("eeg", "pretrain"),
+    ("eeg", "finetune"),
+    ("eeg", "compare"),
+    ("text", "pretrain"),
+    ("text", "finetune"),
+    ("text", "curve"),
+}
+"""Commands that go on when they are started again."""
+
 
 class _Signalled(KeyboardInterrupt):
     """A signal that ends the work as Ctrl-C does."""
@@ -73,7 +83,7 @@ def main() -> None:
     """Runs the command line; a `UserError` is one line on standard error and status 2."""
     first = os.environ.get("RANK", "0") == "0"  # of several processes the first one speaks for all
     _Signalled.over = False
-    trains = sys.argv[1:3] in (["eeg", "pretrain"], ["eeg", "finetune"], ["eeg", "compare"], ["text", "pretrain"])
+    trains = tuple(sys.argv[1:3]) in _TRAINS
     for number in (signal.SIGTERM, *((signal.SIGINT, signal.SIGUSR1) if trains else ())):
         signal.signal(number, _Signalled.now)
     warnings.simplefilter("ignore")

@@ -34,7 +34,7 @@ def curve(
     ] = None,
     rates: Annotated[
         list[float] | None,
-        typer.Option("--rate", help="A multiple of the learning rate to try; if left out 1, from scratch also 10."),
+        typer.Option("--rate", help="A multiple of the learning rate to try; if left out 1, from scratch 10."),
     ] = None,
     measure: Annotated[str, typer.Option(help="accuracy, balanced_accuracy, macro_f1 or auroc.")] = "accuracy",
     recipe: Annotated[Path | None, typer.Option(help="TOML file with settings.")] = None,

@@ -23,7 +23,6 @@ from bothways.evaluation.dividing import (
     fixed_split,
     k_fold,
     leave_one_out,
-    nested_order,
     repeated_splits,
     split_subjects,
 )
@@ -39,6 +38,7 @@ from bothways.evaluation.leaks import Repeat, check_content, check_leak, repeats
 from bothways.evaluation.levels import by_level, mean_by_group, metrics_by_level, within_subjects
 from bothways.evaluation.metrics import classification_metrics, how_good
 from bothways.evaluation.multilabel import multilabel_metrics
+from bothways.evaluation.nesting import nested_order
 from bothways.evaluation.people import alias_groups, person_of, read_aliases, read_names
 from bothways.evaluation.regression import constant_controls, regression_metrics
 from bothways.evaluation.sleep import (

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -167,10 +166,16 @@ def crossings(differences: Mapping[int, float]) -> list[float]:
     Args:
         differences: size -> the mean difference of two arms.
     """
-    sizes = [size for size in sorted(differences) if differences[size]]
-    found = []
-    for a, b in pairwise(sizes):
-        if (differences[a] > 0) != (differences[b] > 0):
-            share = differences[a] / (differences[a] - differences[b])
-            found.append(float(np.exp(np.log(a) + share * (np.log(b) - np.log(a)))))
+    found: list[float] = []
+    before: tuple[int, float] | None = None
+    level: int | None = None  # the first size since then at which there is no difference
+    for size in sorted(differences):
+        value = differences[size]
+        if not value:
+            level = level or size
+            continue
+        if before is not None and (value > 0) != (before[1] > 0):
+            share = before[1] / (before[1] - value)
+            found.append(float(level or before[0] * (size / before[0]) ** share))
+        before, level = (size, value), None
     return found

@@ -350,21 +350,3 @@ def _within(split: Split) -> list[list[str]]:
     """The alias rows of a split as far as they are about its training subjects."""
     rows = ([name for name in group if name in split.train] for group in split.aliases)
     return [row for row in rows if row]
-
-
-def nested_order(strata: Sequence[str], rng: np.random.Generator) -> list[int]:
-    """Returns an order of things whose beginnings, however long, have of each stratum the share that it has of all.
-
-    The counts of a beginning are those that Sainte-Laguë's divisors give, so each is nearly a share rounded; a longer
-    beginning holds the shorter one.
-
-    Args:
-        strata: of each thing.
-        rng: draws which things of a stratum come first, and which of equally rare strata.
-    """
-    names, of = np.unique(np.asarray(strata, dtype=str), return_inverse=True)
-    rank = np.empty(len(of))
-    for stratum in range(len(names)):
-        own = np.flatnonzero(of == stratum)
-        rank[own] = (rng.permutation(len(own)) + 0.5) / len(own)
-    return np.lexsort((rng.permutation(len(names))[of], rank)).tolist()

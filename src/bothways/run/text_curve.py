@@ -11,6 +11,7 @@ import json
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -32,20 +33,22 @@ from bothways.report import write_report
 from bothways.run.common import said_once
 from bothways.run.text_classify import Classify, Rows, read_rows
 from bothways.run.text_curve_page import text_curve_page
-from bothways.run.text_curve_result import curve_result
-from bothways.run.text_data import digests, divide_rows, select
+from bothways.run.text_curve_result import MEASURES, curve_result
+from bothways.run.text_data import digests, divide_rows, seen_before, select
 from bothways.run.text_finetune import learn, start_model
 from bothways.run.text_frozen import fit_head, vectors_of, with_features
-from bothways.run.text_model import TextModel, length_of, open_model
+from bothways.run.text_model import TextModel, content_of_model, length_of, open_model
 from bothways.run.text_tfidf import tfidf
-from bothways.training import MANIFEST, content_of_run, differing, interruptible
+from bothways.training import MANIFEST, differing, interruptible
 
 SIZES = (100, 1_000, 10_000)
 """Numbers of labels, of which those are taken that leave texts to test on."""
 LEAST_TESTED, MOST_TESTED = 500, 0.2
 """Texts, or this share of all if that is fewer."""
-RATES = {"scratch": (1.0, 10.0)}
-"""Learning rates that are tried, as multiples of the recipe's; drawn weights want a higher one. Others: 1."""
+RATES = {"scratch": (10.0,)}
+"""Learning rates, as multiples of the recipe's, where none are asked for: drawn weights want higher ones; others 1."""
+FEW = 10
+"""Tested texts of a class, below which that is said."""
 RESULT, PAGE = "curve.json", "report.html"
 
 
@@ -90,6 +93,7 @@ class _Plan:
     classes: tuple[str, ...]
     settings: TextFinetuneConfig
     rates: tuple[float, ...]
+    depends_on: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -119,30 +123,33 @@ def text_curve(
     """Learns from 100, 1,000, 10,000 labels, in several ways, and compares them on the same texts.
 
     Each seed draws which texts are labelled: of each class the same share as in all, the smaller number among the
-    larger one; and without `test` which others are tested. Every arm has the same. What is chosen (C, a learning rate,
-    the step to stop at by `training.patience`) is chosen with these labels alone, of which `validation_fraction` is
-    kept out for it; then the regressions are fitted to all. What is finished is kept in `out` and not done again;
-    `labels`, `seeds` and `arms` may grow, and the result is of all that is finished there.
+    larger one; and without `test` which others are tested. Every arm has the same. What is chosen is chosen with these
+    labels alone: the regressions' C (and then they are fitted to all), and of several learning rates or with
+    `training.patience` a rate and a step, for which `validation_fraction` of the labels is kept out. A frozen encoder's
+    vectors are computed once; of a text in windows it is their mean. What is finished is kept in `out` and not done
+    again; `labels`, `seeds` and `arms` may grow, and the result is of all that is finished there.
 
     Args:
         start: a run on text, or a BERT that transformers saved.
         data: tables with labels of single classes.
         out: folder of the curve.
-        test: tables to test on; without, each seed keeps a fifth out, or what the largest number of labels leaves.
+        test: tables to test on; without, each seed keeps a fifth out, or what the largest number of labels leaves;
+            texts of one group stay together.
         recipe: TOML of `config.TextFinetuneConfig`.
         changes: `a.b=value` on top of it.
         labels: numbers of labels; `SIZES` if left out.
         seeds: how many draws.
-        rates: learning rates to try, as multiples of the recipe's; if left out 1, from scratch also 10.
+        rates: learning rates to try, as multiples of the recipe's; if left out 1, from scratch 10.
         arms: names of `ARMS`; `DEFAULT` if left out.
-        measure: what is told and drawn: accuracy, balanced_accuracy, macro_f1 or auroc; the results hold them all.
+        measure: what is compared and drawn: accuracy, balanced_accuracy, macro_f1 or auroc.
         overwrite: begin anew.
 
     Returns:
         `out`, `classes`, `measure`, `labels` (the numbers), `n_tested`, `sizes` (a row for each number: `labels`,
-        `arms` (name -> mean, sd, n, low and high of the 95 % interval over seeds), `differences` (arm -> other -> the
-        same of their difference, seed by seed, and whether it is `above` or `below` 0)), `crossings` (arm -> other ->
-        see `evaluation.crossings`), `said` (in words), `titles`, `rates`, `notes`, `seconds`.
+        `arms` (name -> mean, sd, n, low and high of the 95 % interval over seeds, `chosen_by` (labels that chose),
+        `measures` (the same of each)), `differences` (arm -> other -> the same of their difference, seed by seed, and
+        whether it is `above` or `below` 0)), `crossings` and `above_from` (arm -> other -> see `evaluation`), `said`
+        (in words), `titles`, `rates`, `failed` (result -> reason), `notes`, `seconds`.
 
     Raises:
         UserError: the parts do not fit together, a number of labels cannot be had, or `out` was begun with others.
@@ -155,22 +162,25 @@ def text_curve(
     begun = not overwrite and (out / MANIFEST).is_file()
     check_output(out, overwrite=overwrite or begun, inputs=[start, *data, *test])
     settings = load_config(TextFinetuneConfig, Path(recipe) if recipe else None, changes)
-    if (settings.task, settings.labels, settings.frozen, settings.scratch) != ("classify", "classes", False, False):
-        raise UserError("text curve: compares ways to learn classes; leave out task, labels, frozen and scratch")
+    own = {name: getattr(settings, name) for name in ("task", "labels", "frozen", "features", "scratch")}
+    if odd := [name for name, value in own.items() if value != TextFinetuneConfig.model_fields[name].default]:
+        raise UserError(f"{', '.join(odd)}: the arms of a curve say that, and they learn classes; leave it out")
+    if settings.training.batch_size == "auto":
+        raise UserError("training.batch_size: all arms have the same batches: expected a number, got auto; give one")
     opened = open_model(start)
     with locked(out / "lock", f"{out}: another process computes a curve there; wait until it is done"):
         try:
             with said_once() as notes:
-                plan, sizes = _plan(out, opened, data, test, settings, labels, rates, notes, overwrite)
+                plan = _plan(out, opened, data, test, settings, rates, labels, notes, overwrite=overwrite)
+                drawn, sizes = _draws(plan, seeds, labels, notes)
+                _begin(plan, drawn, overwrite=overwrite)
         finally:
             if not (out / MANIFEST).is_file():  # nothing to go on from
                 shutil.rmtree(out, ignore_errors=True)
-        first = settings.training.seed
-        drawn = [_draw(plan, first + i) for i in range(seeds)]
-        _do(plan, [(n, one, name) for n in sizes for one in drawn for name in wanted])
+        failed = _do(plan, [(n, one, name) for one in drawn for n in sizes for name in wanted])
         titles = {name: arm.title for name, arm in ARMS.items()}
-        result = curve_result(out, titles, plan.classes, measure, [*notes, *_unequal(plan, drawn[0], sizes)])
-        result |= {"n_tested": plan.n_tested, "rates": list(plan.rates) or RATES}
+        result = curve_result(out, titles, plan.classes, measure, [*notes, *failed.values()])
+        result |= {"n_tested": plan.n_tested, "rates": list(plan.rates) or RATES, "failed": failed}
         write_json(out / RESULT, result)
         write_report(text_curve_page(result), out / PAGE)
     return result
@@ -181,12 +191,10 @@ def _check(arms: Sequence[str], labels: Sequence[int], seeds: int, rates: Sequen
         raise UserError(f"--arm: expected some of {', '.join(ARMS)}, got {', '.join(unknown)}")
     if seeds < 1:
         raise UserError(f"--seeds: expected 1 or more, got {seeds}")
-    if wrong := [n for n in labels if n < 2]:
-        raise UserError(f"--labels: expected 2 or more, got {wrong[0]}")
-    if wrong_rates := [rate for rate in rates if not rate > 0]:
-        raise UserError(f"--rate: expected more than 0, got {wrong_rates[0]:g}")
-    if measure not in (known := ("accuracy", "balanced_accuracy", "macro_f1", "auroc")):
-        raise UserError(f"--measure: expected one of {', '.join(known)}, got {measure}")
+    if wrong := [rate for rate in rates if not rate > 0]:
+        raise UserError(f"--rate: expected more than 0, got {wrong[0]:g}")
+    if measure not in MEASURES:
+        raise UserError(f"--measure: expected one of {', '.join(MEASURES)}, got {measure}")
 
 
 def _plan(
@@ -195,45 +203,42 @@ def _plan(
     data: Sequence[str | Path],
     test: Sequence[str | Path],
     settings: TextFinetuneConfig,
-    labels: Sequence[int],
     rates: Sequence[float],
+    labels: Sequence[int],
     notes: list[str],
+    *,
     overwrite: bool,
-) -> tuple[_Plan, list[int]]:
-    """Reads the data and opens the folder; returns the numbers of labels, too."""
+) -> _Plan:
+    """Reads the data, and what the folder was begun with; writes nothing."""
     had = read_json(out / MANIFEST) if (out / MANIFEST).is_file() else {}
     if had.get("kind", "text_curve") != "text_curve":
         raise UserError(f"{out}: expected a folder of a curve on text, got something else; choose another --out")
-    if overwrite:
-        had = {}
-        for entry in out.iterdir():
-            if entry.name != "lock":
-                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    had = {} if overwrite else had
     rows, given = read_rows(data, settings).labelled(), []
     notes += [message for messages in rows.told["notes"].values() for message in messages]
     classes = tuple(text.classes_of([row.label for row in rows.rows]))
     if test:
-        tested = Classify("classes", classes).known(read_rows(test, settings).labelled(), notes)
+        found = read_rows(test, settings)
+        notes += [message for messages in found.told["notes"].values() for message in messages]
+        tested = Classify("classes", classes).known(found.labelled(), notes)
         if not len(tested):
-            raise UserError(
-                f"{', '.join(map(str, test))}: expected texts of the classes {', '.join(classes)}, found none"
-            )
+            what = f"texts of the classes {', '.join(classes)}"
+            raise UserError(f"{', '.join(map(str, test))}: expected {what} to test on, found none; check columns.label")
         theirs = set(digests(tested))
         kept = [i for i, one in enumerate(digests(rows)) if one not in theirs]
         if len(kept) < len(rows):
             n = len(rows) - len(kept)
             notes.append(f"{n} texts of the data, or others of their groups, are tested on: they are not trained on")
+        if seen := seen_before(tested, opened.folder):
+            notes.append(f"{seen} tested texts are what the model was trained on or chosen by: results are too good")
         rows, given = select(rows, kept), tested.rows
-    most = len(rows) if given else _most_labels(len(rows), labels)
-    sizes = _sizes(labels, most, notes)
-    n_tested = len(given) or had.get("n_tested") or min(round(MOST_TESTED * len(rows)), len(rows) - sizes[-1])
-    if not given and len(rows) - n_tested < sizes[-1]:
+    if len(classes) < 2:
         raise UserError(
-            f"--labels: expected at most {len(rows) - n_tested}, as {out} was begun with {n_tested} texts to test on, "
-            f"got {sizes[-1]}; pass --overwrite to begin anew"
+            f"labels: expected texts of two classes or more, got {', '.join(classes) or 'none'}; label more"
         )
+    n_tested = len(given) or had.get("n_tested") or _n_tested(len(rows), labels)
     depends_on = {
-        "from": content_of_run(opened.folder),
+        "from": content_of_model(opened),
         "data": rows.identity(),
         "test": Rows(given, {}).identity() if given else "",
         "n_tested": n_tested,
@@ -247,57 +252,71 @@ def _plan(
             f"{out}: was begun with other settings or data ({'; '.join(others)}); use those, choose another --out, or "
             "pass --overwrite to begin anew"
         )
-    write_json(out / MANIFEST, {"kind": "text_curve", "n_tested": n_tested, "depends_on": depends_on})
     both = Rows([*rows.rows, *given], rows.told)
-    return _Plan(out, opened, both, len(rows), n_tested, classes, settings, tuple(map(float, rates))), sizes
+    return _Plan(out, opened, both, len(rows), n_tested, classes, settings, tuple(map(float, rates)), depends_on)
 
 
-def _most_labels(n: int, asked: Sequence[int]) -> int:
-    """Returns how many labels leave enough texts to test on; of those that are asked for, one for each class."""
-    return n - (2 if asked else min(LEAST_TESTED, round(MOST_TESTED * n)))
+def _n_tested(n: int, asked: Sequence[int]) -> int:
+    """Returns how many of n texts to keep out for tests."""
+    least = 1 if asked else min(LEAST_TESTED, round(MOST_TESTED * n))
+    most = max((size for size in asked or SIZES if size <= n - least), default=0)
+    return max(1, min(round(MOST_TESTED * n), n - most))
 
 
-def _sizes(asked: Sequence[int], most: int, notes: list[str]) -> list[int]:
-    if wrong := [n for n in asked if n > most]:
-        raise UserError(f"--labels: expected at most {most}, got {', '.join(map(str, wrong))}")
-    sizes = sorted(set(asked)) or [n for n in SIZES if n <= most]
+def _draws(plan: _Plan, seeds: int, labels: Sequence[int], notes: list[str]) -> tuple[list[_Drawn], list[int]]:
+    """Draws whose labels are used and who is tested; returns the numbers of labels, too."""
+    drawn = [_draw(plan, plan.settings.training.seed + i) for i in range(seeds)]
+    most, fewest = min(len(one.order) for one in drawn), len(plan.classes)
+    if wrong := [n for n in labels if not fewest <= n <= most]:
+        raise UserError(
+            f"--labels: expected {fewest} (one for each class) to {most} (beside {plan.n_tested} to test on), got "
+            f"{', '.join(map(str, wrong))}; choose others, or give --test"
+        )
+    sizes = sorted(set(labels)) or [n for n in SIZES if fewest <= n <= most]
     if not sizes:
-        raise UserError(f"--labels: expected numbers of labels, as the data has {most} texts to train on; give some")
-    if left := [f"{n:,}" for n in SIZES if n > most and not asked]:
+        raise UserError(f"--labels: expected numbers of labels, as there are {most} texts to train on; give some")
+    if left := [f"{n:,}" for n in SIZES if n > most and not labels]:
         notes.append(f"not with {' or '.join(left)} labels: the data leaves {most:,} texts to train on")
-    return sizes
+    tested = [Counter(str(plan.rows.rows[i].label) for i in one.tested) for one in drawn]
+    if few := [name for name in plan.classes if min(counts[name] for counts in tested) < FEW]:
+        notes.append(f"fewer than {FEW} tested texts are {', '.join(few)}")
+    return drawn, sizes
 
 
 def _draw(plan: _Plan, seed: int) -> _Drawn:
-    """Draws whose labels are used, and who is tested; writes it down."""
     place = {id(row): i for i, row in enumerate(plan.rows.rows)}
     own, tested = select(plan.rows, range(plan.n_own)), list(range(plan.n_own, len(plan.rows)))
     if not tested:
-        own, kept_out = divide_rows(own, plan.n_tested / plan.n_own, seed)
+        own, kept_out = divide_rows(own, plan.n_tested / plan.n_own, seed, "tested texts")
         tested = [place[id(row)] for row in kept_out.rows]
     order = nested_order(own.strata(), generator("labelled texts", seed))
-    drawn = _Drawn(seed, [place[id(own.rows[i])] for i in order], tested)
-    named = {
-        part: [[plan.rows.rows[i].file, plan.rows.rows[i].row] for i in numbers]
-        for part, numbers in (("train", drawn.order), ("test", drawn.tested))
-    }
-    file = plan.out / "subsets" / f"seed-{seed}.json"
-    file.parent.mkdir(exist_ok=True)
-    write_json(file, {"seed": seed, "columns": ["file", "row"], **named})
-    return drawn
+    return _Drawn(seed, [place[id(own.rows[i])] for i in order], tested)
 
 
-def _unequal(plan: _Plan, drawn: _Drawn, sizes: Sequence[int]) -> list[str]:
-    """Notes texts that are tested as few as one may be misled by."""
-    few = [name for name in plan.classes if sum(plan.rows.rows[i].label == name for i in drawn.tested) < 10]
-    return [f"fewer than ten tested texts are {', '.join(few)}"] if few else []
+def _begin(plan: _Plan, drawn: Sequence[_Drawn], *, overwrite: bool) -> None:
+    """Writes down what the curve depends on and whom it draws."""
+    if overwrite:
+        for entry in plan.out.iterdir():
+            if entry.name != "lock":
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    (plan.out / "subsets").mkdir(exist_ok=True)
+    for one in drawn:
+        named = {
+            part: [[plan.rows.rows[i].file, plan.rows.rows[i].row] for i in numbers]
+            for part, numbers in (("train", one.order), ("test", one.tested))
+        }
+        known = {name: plan.depends_on[name] for name in ("data", "test")}
+        told = {"seed": one.seed, "columns": ["file", "row"], **named, "identity": known}
+        write_json(plan.out / "subsets" / f"seed-{one.seed}.json", told)
+    write_json(plan.out / MANIFEST, {"kind": "text_curve", "n_tested": plan.n_tested, "depends_on": plan.depends_on})
 
 
-def _do(plan: _Plan, trials: Sequence[tuple[int, _Drawn, str]]) -> None:
-    """Does what is not done yet."""
+def _do(plan: _Plan, trials: Sequence[tuple[int, _Drawn, str]]) -> dict[str, str]:
+    """Does what is not done yet; returns what failed, and why."""
     files = [plan.out / "results" / name / f"labels-{n}-seed-{drawn.seed}.json" for n, drawn, name in trials]
     left = [i for i, file in enumerate(files) if not file.is_file()]
     took: dict[tuple[str, int], list[float]] = {}
+    failed: dict[str, str] = {}
     for done, i in enumerate(left):
         n, drawn, name = trials[i]
         to_come = [(trials[j][2], trials[j][0]) for j in left[done:]]
@@ -308,38 +327,39 @@ def _do(plan: _Plan, trials: Sequence[tuple[int, _Drawn, str]]) -> None:
         try:
             with interruptible("text curve"), said_once() as notes:
                 found = _measured(plan, name, n, drawn)
+        except UserError as problem:
+            failed[f"{name}/{files[i].stem}"] = f"no {what}: {problem}"
+            continue
         except Interrupted as problem:
-            kept = f"{done} of {len(left)} results are kept; to go on, run the same command again"
+            kept = f"{done - len(failed)} of {len(left)} results are kept; to go on, run the same command again"
             raise Interrupted(f"text curve: stopped by a signal; {kept}", problem.status) from None
         took.setdefault((name, n), []).append(time.monotonic() - begun)
         files[i].parent.mkdir(parents=True, exist_ok=True)
         write_json(files[i], {**found, "seconds": time.monotonic() - begun, "notes": notes})
+    if failed and not any((plan.out / "results").glob("*/*.json")):
+        raise UserError(next(iter(failed.values())))
+    return failed
 
 
 def _measured(plan: _Plan, name: str, n: int, drawn: _Drawn) -> dict[str, Any]:
     """Learns from n labels and measures it."""
     arm, own = ARMS[name], drawn.order[:n]
     training, tested = select(plan.rows, own), select(plan.rows, drawn.tested)
-    if lacking := [c for c in plan.classes if c not in training.strata()]:
-        raise UserError(f"--labels: {n} are too few to have the class {', '.join(lacking)}; ask for more")
     task = Classify.of(training, plan.settings)
-    training_settings = plan.settings.training.model_copy(update={"seed": drawn.seed})
-    settings = plan.settings.model_copy(update={**arm.settings, "training": training_settings})
-    told: dict[str, Any]
+    seeded = plan.settings.training.model_copy(update={"seed": drawn.seed})
+    settings = plan.settings.model_copy(update={**arm.settings, "training": seeded})
     if name == "tfidf":
         scores, told = tfidf(training, tested, task)
     elif arm.features is not None:
         scores, told = _frozen(plan, task, settings, arm.features, own, drawn.tested)
     else:
-        scores, told = _trained(
-            plan, task, settings, f"{name}-{n}-{drawn.seed}", plan.rates or RATES.get(name, (1.0,)), training, tested
-        )
+        rates = plan.rates or RATES.get(name, (1.0,))
+        scores, told = _trained(plan, task, settings, f"{name}-{n}-{drawn.seed}", rates, training, tested)
     metrics = classification_metrics(task.targets(tested), scores, plan.classes, n_bootstrap=2)
-    kept = ("n", "accuracy", "balanced_accuracy", "macro_f1", "auroc")
     probabilities = [[round(float(p), 6) for p in row] for row in scores]
     return {
-        "arm": name, "labels": n, "seed": drawn.seed, **{key: metrics[key] for key in kept}, **told,
-        "probabilities": probabilities,
+        "arm": name, "labels": n, "seed": drawn.seed, "n": metrics["n"], **{key: metrics[key] for key in MEASURES},
+        **told, "probabilities": probabilities,
     }  # fmt: skip
 
 
@@ -350,17 +370,14 @@ def _frozen(
     vectors, training = _vectors(plan, task, settings, features), select(plan.rows, own)
     place = {id(plan.rows.rows[i]): i for i in own}
     rest, kept_out = divide_rows(training, settings.validation_fraction, settings.training.seed)
-    parts = (
-        {"train": rest, "validation": kept_out}
-        if len(kept_out) and settings.validation_fraction
-        else {"train": training}
-    )
+    chosen = len(kept_out) > 0 and settings.validation_fraction > 0
+    parts = {"train": rest, "validation": kept_out} if chosen else {"train": training}
     of = {name: vectors[[place[id(row)] for row in rows.rows]] for name, rows in parts.items()}
     strength = fit_head(task, settings, of, {name: task.targets(rows) for name, rows in parts.items()})[2]
     whole = {"train": vectors[own]}, {"train": task.targets(training)}
     weight, bias, _ = fit_head(task, settings, *whole, strengths=None if strength is None else (strength,))
-    n_chosen = len(parts.get("validation", ()))
-    return softmax(vectors[tested] @ weight.T + bias, axis=1), {"chosen_by": n_chosen, "strength": strength}
+    told = {"chosen_by": len(kept_out) if chosen and strength is not None else 0, "strength": strength}
+    return softmax(vectors[tested] @ weight.T + bias, axis=1), told
 
 
 def _vectors(plan: _Plan, task: Classify, settings: TextFinetuneConfig, features: str) -> Float[np.ndarray, "n D"]:
@@ -390,7 +407,8 @@ def _trained(
     """Trains with each rate and takes the model that is best on what is kept out of its labels."""
     kept_out = None
     if len(rates) > 1 or settings.training.patience:
-        training, kept_out = divide_rows(training, settings.validation_fraction or 0.1, settings.training.seed)
+        training, chosen = divide_rows(training, settings.validation_fraction or 0.1, settings.training.seed)
+        kept_out = chosen if len(chosen) else None
     best: tuple[float, Float[np.ndarray, "n k"], dict[str, Any]] | None = None
     for rate in rates:
         learning = settings.training.model_copy(update={"learning_rate": settings.training.learning_rate * rate})

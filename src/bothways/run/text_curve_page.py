@@ -4,13 +4,7 @@ from typing import Any
 
 from bothways.run.compare_page import span
 from bothways.run.curve_page import curve_page
-
-MEASURES = {
-    "accuracy": "accuracy",
-    "balanced_accuracy": "balanced accuracy",
-    "macro_f1": "macro F1",
-    "auroc": "AUROC",
-}
+from bothways.run.text_curve_result import MEASURES
 
 
 def text_curve_page(result: dict[str, Any]) -> dict[str, Any]:
@@ -23,7 +17,7 @@ def text_curve_page(result: dict[str, Any]) -> dict[str, Any]:
             key: [sizes[i]["arms"][name][which] for i in at]
             for key, which in (("y", "mean"), ("low", "low"), ("high", "high"))
         }
-        series.append({"label": title, "x": at, **ends})
+        series.append({"label": title, "x": [sizes[i]["labels"] for i in at], **ends})
     pairs = [
         (f"{row['labels']:,}", titles[arm], titles[other], d)
         for row in sizes
@@ -36,7 +30,7 @@ def text_curve_page(result: dict[str, Any]) -> dict[str, Any]:
             "title": "Texts never seen",
             "x_label": "labelled texts",
             "y_label": f"{measure}, mean over seeds",
-            "x_names": [f"{row['labels']:,}" for row in sizes],
+            "log_x": True,
             "chance": 1 / len(result["classes"]) if result["measure"] == "balanced_accuracy" else None,
             "series": series,
             "caption": f"Mean over seeds (which texts are labelled, order, first weights) and its 95 % interval "
@@ -45,13 +39,22 @@ def text_curve_page(result: dict[str, Any]) -> dict[str, Any]:
         {
             "kind": "table",
             "title": "Arms",
-            "columns": ["labels", "arm", measure, "95 %", "SD", "seeds"],
+            "columns": ["labels", "arm", measure, "95 %", "SD", "seeds", "labels that chose"],
             "rows": [
-                [f"{row['labels']:,}", titles[name], arm["mean"], span(arm), arm["sd"] or 0.0, arm["n"]]
+                [
+                    f"{row['labels']:,}",
+                    titles[name],
+                    arm["mean"],
+                    span(arm),
+                    "" if arm["sd"] is None else arm["sd"],
+                    arm["n"],
+                    arm["chosen_by"],
+                ]
                 for row in sizes
                 for name, arm in row["arms"].items()
             ],
-            "caption": "The intervals know the luck of seeds; of tested texts only where each seed draws others.",
+            "caption": "The intervals know the luck of seeds; of tested texts only where each seed draws others. "
+            "Labels that chose C, a rate or a step are among those counted.",
         },
     ]
     if pairs:

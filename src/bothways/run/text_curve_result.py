@@ -1,12 +1,19 @@
 """What a curve on text comes to: means over seeds, differences, and where arms cross."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bothways.evaluation import FEWEST_TRIALS, crossings, summarise
+from bothways.evaluation import FEWEST_TRIALS, above_from, crossings, summarise
 from bothways.files import read_json
 
+MEASURES = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "macro_f1": "macro F1",
+    "auroc": "AUROC",
+}
 PAIRS = (
     ("full", "frozen"),
     ("full", "scratch"),
@@ -25,12 +32,17 @@ def curve_result(
     """Reads all that is finished and puts it side by side; see `text_curve`."""
     found: dict[int, dict[str, dict[int, dict[str, Any]]]] = {}
     seconds, said = 0.0, dict.fromkeys(notes)
+    repeated: dict[str, list[str]] = {}
     for name in titles:
         for file in sorted((out / "results" / name).glob("*.json")):
             one = read_json(file)
             found.setdefault(one["labels"], {}).setdefault(name, {})[one["seed"]] = one
             seconds += one["seconds"]
-            said |= dict.fromkeys(f"{titles[name]}, {one['labels']:,} labels: {note}" for note in one["notes"])
+            for note in one["notes"]:
+                repeated.setdefault(re.sub(r"\d[\d,.]*", "…", note), []).append(note)
+    for alike in repeated.values():
+        more = f" (and {len(alike) - 1} more results have a note of this kind)" if len(alike) > 1 else ""
+        said[f"{alike[0]}{more}"] = None
     sizes = [_size(n, found[n], measure) for n in sorted(found)]
     there = [name for name in titles if any(name in row["arms"] for row in sizes)]
     pairs = [(one, other) for one, other in PAIRS if one in there and other in there]
@@ -45,6 +57,7 @@ def curve_result(
         "labels": [row["labels"] for row in sizes],
         "sizes": sizes,
         "crossings": {},
+        "above_from": {},
         "titles": {name: titles[name] for name in there},
         "notes": list(said),
         "seconds": seconds,
@@ -56,30 +69,42 @@ def curve_result(
             if other in row["differences"].get(one, {})
         }
         result["crossings"].setdefault(one, {})[other] = crossings(means)
+        those = {row["labels"]: row["differences"].get(one, {}).get(other) for row in sizes}
+        result["above_from"].setdefault(one, {})[other] = above_from(those)
     return result | {"said": [_said(result, one, other) for one, other in pairs]}
 
 
 def _size(n: int, arms: Mapping[str, Mapping[int, Mapping[str, Any]]], measure: str) -> dict[str, Any]:
-    values = {
-        name: {seed: one[measure] for seed, one in seeds.items() if one[measure] is not None}
-        for name, seeds in arms.items()
-    }
+    def values(name: str, key: str) -> dict[int, float]:
+        return {seed: one[key] for seed, one in arms.get(name, {}).items() if one[key] is not None}
+
+    told: dict[str, Any] = {}
+    for name, seeds in arms.items():
+        every = {key: _within_0_1(_summary([*own.values()])) for key in MEASURES if (own := values(name, key))}
+        if measure in every:
+            chosen_by = max(one["chosen_by"] for one in seeds.values())
+            told[name] = {**every[measure], "chosen_by": chosen_by, "measures": every}
     differences: dict[str, dict[str, Any]] = {}
     for one, other in PAIRS:
-        mine, theirs = values.get(one, {}), values.get(other, {})
+        mine, theirs = values(one, measure), values(other, measure)
         if both := [mine[seed] - theirs[seed] for seed in mine if seed in theirs]:
-            differences.setdefault(one, {})[other] = _summary(both)
-    return {"labels": n, "arms": {name: _summary([*own.values()]) for name, own in values.items() if own},
-            "differences": differences}  # fmt: skip
+            found = _summary(both)
+            low, high = found["low"], found["high"]
+            apart = {"above": low is not None and low > 0, "below": high is not None and high < 0}
+            differences.setdefault(one, {})[other] = {**found, **apart}
+    return {"labels": n, "arms": told, "differences": differences}
 
 
 def _summary(values: Sequence[float]) -> dict[str, Any]:
-    """Returns mean and interval; none of two values, which is wider than all that is possible."""
+    """Returns mean and interval; none of two values, of which it is wider than all that is possible."""
     found: dict[str, Any] = {**summarise(values), "values": list(values)}
-    if len(values) < FEWEST_TRIALS:
-        found |= {"low": None, "high": None}
-    low, high = found["low"], found["high"]
-    return {**found, "above": low is not None and low > 0, "below": high is not None and high < 0}
+    return found if len(values) >= FEWEST_TRIALS else {**found, "low": None, "high": None}
+
+
+def _within_0_1(found: dict[str, Any]) -> dict[str, Any]:
+    if found["low"] is None:
+        return found
+    return {**found, "low": max(found["low"], 0.0), "high": min(found["high"], 1.0)}
 
 
 def _said(result: Mapping[str, Any], one: str, other: str) -> str:

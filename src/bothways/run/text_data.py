@@ -64,14 +64,17 @@ def select(data: D, chosen: Iterable[int]) -> D:
     return replace(data, rows=[data.rows[i] for i in chosen])
 
 
-def divide_rows(data: D, fraction: float, seed: int) -> tuple[D, D]:
-    """Returns rows to train on and rows to measure on: of each stratum the same share, equal keys on one side."""
+def divide_rows(data: D, fraction: float, seed: int, name: str = "validation rows") -> tuple[D, D]:
+    """Returns rows to train on and rows to measure on: of each stratum the same share, equal keys on one side.
+
+    `name` is of the draw: the same rows are divided otherwise by another.
+    """
     keys = data.keys()
     stratum_of = dict(zip(reversed(keys), reversed(data.strata())))
     n_of = Counter(keys)
-    rng, held_out = generator("validation rows", seed), set[str]()
-    for name in sorted(set(stratum_of.values())):
-        own = [key for key, stratum in stratum_of.items() if stratum == name]
+    rng, held_out = generator(name, seed), set[str]()
+    for one in sorted(set(stratum_of.values())):
+        own = [key for key, stratum in stratum_of.items() if stratum == one]
         wanted, taken = max(1, round(fraction * sum(n_of[key] for key in own))), 0
         for place in rng.permutation(len(own))[: len(own) - 1]:
             if taken and taken + n_of[own[place]] / 2 > wanted:

@@ -15,9 +15,9 @@ from bothways.run.text_answer import Answer, read_questions, with_windows
 from bothways.run.text_classify import Classify, read_rows
 from bothways.run.text_data import SEEN, Labelled, digests, divide_rows
 from bothways.run.text_frozen import fit_frozen, with_features
-from bothways.run.text_model import TextModel, length_of, open_model
+from bothways.run.text_model import TextModel, content_of_model, length_of, open_model
 from bothways.run.text_tag import Tag, read_tagged
-from bothways.training import check_place, content_of_run, interruptible, join, open_run, train
+from bothways.training import check_place, interruptible, join, open_run, train
 
 TASKS: dict[str, Any] = {"classify": Classify, "tag": Tag, "answer": Answer}
 _LABELLED = {"classify": "texts with a label", "tag": "tagged sentences", "answer": "questions with answers"}
@@ -147,7 +147,7 @@ def learn(
     settings = _with_steps(settings, len(source))
     depends_on = {
         "command": "text finetune",
-        "from": team.first_does(lambda: content_of_run(opened.folder)),
+        "from": team.first_does(lambda: content_of_model(opened)),
         "data": training.identity(),
         "validation": "" if held_out is None else held_out.identity(),
     }

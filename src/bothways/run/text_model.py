@@ -1,5 +1,6 @@
 """A model of text opened for use: what `text_fill_mask`, `text_embed` and `text_evaluate` begin with."""
 
+import hashlib
 import tomllib
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +10,7 @@ from bothways.config import HeadConfig, TextFinetuneConfig
 from bothways.errors import UserError
 from bothways.files import beside, read_bytes
 from bothways.model import LoadReport, Model
-from bothways.training import RECIPE, check_config, check_finished, join, load_recipe, run_at
+from bothways.training import RECIPE, check_config, check_finished, content_of_run, join, load_recipe, run_at
 
 LENGTH_OF_ANSWERS = 384
 """Tokens of a question with its context at most, as in run_squad.py of google-research/bert."""
@@ -40,6 +41,14 @@ def open_model(path: str | Path) -> TextModel:
     assert config is not None
     length = min(_trained_length(folder) or config.max_position_embeddings, config.max_position_embeddings)
     return TextModel(folder, loaded.model.to(join().device).eval(), loaded.tokenizer, loaded.report, length)
+
+
+def content_of_model(opened: TextModel) -> str:
+    """Returns a hash of a model's weights, config and tokenizer, wherever it lies."""
+    digest = hashlib.sha256(content_of_run(opened.folder).encode())
+    for name, content in sorted(text.tokenizer_files(opened.tokenizer, opened.folder).items()):
+        digest.update(f"\n{name}\n{content}".encode())
+    return digest.hexdigest()
 
 
 def _trained_length(folder: Path) -> int | None:
