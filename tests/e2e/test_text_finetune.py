@@ -129,7 +129,15 @@ def test_several_classes_a_number_and_pairs(bert: Path, tmp_path: Path) -> None:
     run.text_finetune(bert, number, tmp_path / "n", changes=changes)
     found = [one["prediction"] for one in run.text_predict(tmp_path / "n", texts=["cat", "mat"])["predictions"]]
     np.testing.assert_allclose(found, [1.5, 3], atol=0.2)
-    assert run.text_evaluate(tmp_path / "n", number)["metrics"]["mae"] < 0.2
+    measured = run.text_evaluate(tmp_path / "n", number)
+    assert measured["metrics"]["mae"] < 0.2
+    assert measured["controls"]["mean"]["mae"] == pytest.approx(0.75)
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "n")
+    assert theirs.config.problem_type == "regression"
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "n")
+    with torch.no_grad():
+        value = float(theirs(**tokenizer("the cat", return_tensors="pt")).logits)
+    assert run.text_predict(tmp_path / "n", texts=["the cat"])["predictions"][0]["prediction"] == pytest.approx(value)
     rows = [("cat", "cat", 1), ("mat", "cat", 1), ("cat", "mat", 0), ("mat", "mat", 0)] * 3
     pairs = table(tmp_path / "pairs.csv", rows, ("text", "other", "label"))
     changes = [*QUICK, "columns.pair=other", "validation_fraction=0"]

@@ -17,7 +17,7 @@ from transformers import BertTokenizerFast
 from bothways.encoder import Layout
 from bothways.files import sha256_file
 from bothways.run import text_import
-from bothways.text import Tokenizer, load_folder
+from bothways.text import Tokenizer, load_folder, save_folder
 from texts import VOCAB, edit_json, edit_weights, save_bert, save_vocab, text_inputs
 
 MINILM = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -73,6 +73,33 @@ def test_outputs_equal_transformers(tmp_path: Path, name: str) -> None:
     labels = {"id2label": {0: "no", 1: "maybe", 2: "yes"}} if "Classification" in name else {}
     reference = save_bert(tmp_path, getattr(transformers, name), **labels)
     check(tmp_path, reference, LOGITS[name])
+
+
+@pytest.mark.parametrize(
+    ("problem", "names", "head"),
+    [
+        ("multi_label_classification", ["a", "b", "c"], "several"),
+        ("multi_label_classification", ["a"], "several"),
+        ("regression", ["stars"], "number"),
+        (None, ["stars"], "number"),
+    ],
+)
+def test_other_problems_equal_transformers_and_go_back(
+    tmp_path: Path, problem: str | None, names: list[str], head: str
+) -> None:
+    labels = dict(enumerate(names))
+    kind = transformers.BertForSequenceClassification
+    reference = save_bert(tmp_path / "theirs", kind, id2label=labels, problem_type=problem)
+    check(tmp_path / "theirs", reference, {head: "logits"})
+    loaded = load_folder(tmp_path / "theirs")
+    assert loaded.model.config.heads[head].classes == tuple(names)
+    (tmp_path / "ours").mkdir()
+    save_folder(tmp_path / "ours", loaded.model)
+    again = kind.from_pretrained(tmp_path / "ours").double()
+    assert again.config.problem_type == (problem or "regression")
+    inputs = text_inputs()
+    with torch.no_grad():
+        torch.testing.assert_close(again(**inputs).logits, reference(**inputs).logits, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)

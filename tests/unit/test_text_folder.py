@@ -186,8 +186,8 @@ def test_refusals(folder: Path, change: Change, message: str) -> None:
 CLASSIFIERS: dict[str, tuple[Change, str]] = {
     "kind": (config(architectures=["BertModel"]), "a classifier; expected architectures to name BertForSequence"),
     "no kind": (config(architectures=None), "got null; name one of them"),
-    "several": (config(problem_type="multi_label_classification"), "got multi_label_classification with 3; only such"),
-    "one": (weights(add={"classifier.weight": torch.ones(1, 24)}), "got single_label_classification with 1; only such"),
+    "other problem": (config(problem_type="ranking"), 'got "ranking" with 3; only such'),
+    "three numbers": (config(problem_type="regression"), 'got "regression" with 3; only such'),
     "too few names": (config(id2label={"0": "no"}), "id2label: expected names for 0 to 2, got"),
     "other names": (config(id2label={"1": "a", "2": "b", "3": "c"}), "id2label: expected names for 0 to 2, got"),
     "no list": (config(id2label=["a", "b", "c"]), "id2label: expected names for 0 to 2, got"),

@@ -170,6 +170,8 @@ def learn(
             "too_long": {name: task.n_too_long(one) for name, one in made.items()},
             "data": training.told, "notes": notes,
         }  # fmt: skip
+        if task.kind == "number":
+            plan["number"] = {"mean": task.mean, "sd": task.sd}
         folder.manifest = {"kind": "finetune", **made_with("tokenizers"), **plan}
 
         def evaluate(m: Model) -> dict[str, Any]:
@@ -233,6 +235,7 @@ def start_model(opened: TextModel, settings: TextFinetuneConfig, head: HeadConfi
         name: tensor for name, tensor in opened.model.state_dict().items() if not name.startswith(anew or ("/",))
     }
     before = theirs.heads.get(head.kind)
-    other = [head.kind] if before is not None and before.classes != head.classes else []
+    ours = (head.classes, head.mean, head.sd)
+    other = [head.kind] if before is not None and (before.classes, before.mean, before.sd) != ours else []
     report = load_weights(model, weights, partial=bool(n), anew=other)
     return model, report

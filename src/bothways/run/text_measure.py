@@ -77,12 +77,14 @@ def text_measure(model: str | Path, paths: str | Path | Sequence[str | Path]) ->
 
 
 def _controls(task: Classify, rows: Rows, opened: TextModel) -> dict[str, Any]:
-    if task.kind == "number":
-        truth = np.array([row.label for row in rows.rows], float)
-        return {"mean": constant_controls(np.array([task.mean]), truth)["mean"]}
     if task.kind == "several" or not (opened.folder / MANIFEST).is_file():
         return {}
-    counts = load_manifest(opened.folder).get("texts", {}).get("train", {})
+    manifest = load_manifest(opened.folder)
+    if task.kind == "number":
+        truth = np.array([row.label for row in rows.rows], float)
+        mean = manifest.get("number", {}).get("mean")
+        return {} if mean is None else {"mean": constant_controls(np.array([mean]), truth)["mean"]}
+    counts = manifest.get("texts", {}).get("train", {})
     if set(counts) != set(task.classes):
         return {}
     training = np.repeat(np.arange(len(task.classes)), [counts[name] for name in task.classes])

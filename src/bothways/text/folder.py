@@ -12,7 +12,7 @@ from bothways.files import beside, read_json
 from bothways.model import LoadReport, Model, check_sizes, compare, load_weights, outline
 from bothways.text.embedding import TokenEmbedding
 from bothways.text.hf import from_transformers
-from bothways.text.hf_config import PROMISED, config_from_transformers
+from bothways.text.hf_config import PROBLEMS, PROMISED, config_from_transformers
 from bothways.text.tf_names import TENSORFLOW, from_tensorflow
 from bothways.text.tokenizer import Tokenizer, load_tokenizer
 from bothways.weights import other_format, read_folder, read_header
@@ -43,7 +43,8 @@ class Loaded(NamedTuple):
 def load_folder(folder: Path, kind: type[Model] = Model) -> Loaded:
     """Loads a BERT in transformers' layout or a run of ours, with the tokenizer beside it.
 
-    The heads are those in the weights: "mlm", "nsp", "sequence", "position" and "span".
+    The heads are those in the weights: "mlm", "nsp", "position", "span", and of a classifier of whole texts by its
+    `problem_type` "sequence", "several" or "number".
 
     Args:
         folder: the model.
@@ -74,7 +75,8 @@ def load_folder(folder: Path, kind: type[Model] = Model) -> Loaded:
     report = load_weights(model, weights)
     report.names = TENSORFLOW if of_tensorflow else ""
     promised = [head for name in values.get("architectures") or () for head in PROMISED.get(name, ())]
-    report.missing += [f"heads.{head}" for head in promised if head not in config.heads]
+    there = {"sequence" if head in PROBLEMS else head for head in config.heads}
+    report.missing += [f"heads.{head}" for head in promised if head not in there]
     return Loaded(model, tokenizer, report)
 
 

@@ -24,7 +24,7 @@ _NAMES = [
     (r"heads\.mlm\.norm\.", "cls.predictions.transform.LayerNorm."),
     (r"heads\.mlm\.bias$", "cls.predictions.bias"),
     (r"heads\.nsp\.linear\.", "cls.seq_relationship."),
-    (r"heads\.(?:sequence|position)\.linear\.", "classifier."),
+    (r"heads\.(?:sequence|several|number|position)\.linear\.", "classifier."),
     (r"heads\.span\.linear\.", "qa_outputs."),
 ]
 _OLD = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}

@@ -20,9 +20,21 @@ PROMISED = {
     "BertForQuestionAnswering": ("span",),
 }
 """transformers' class -> the heads that its checkpoints hold."""
-_CLASS_OF = {heads[0]: name for name, heads in PROMISED.items() if len(heads) == 1} | {"": "BertModel"}
-_LABELLED = {"sequence", "position"}
+PROBLEMS = {
+    "sequence": "single_label_classification",
+    "several": "multi_label_classification",
+    "number": "regression",
+}
+"""Heads for whole texts -> `problem_type` of BertForSequenceClassification."""
+_CLASS_OF = (
+    {heads[0]: name for name, heads in PROMISED.items() if len(heads) == 1}
+    | dict.fromkeys(PROBLEMS, "BertForSequenceClassification")
+    | {"": "BertModel"}
+)
+_LABELLED = {*PROBLEMS, "position"}
 """Heads with classes of a user's."""
+_ONE_OF = ("sequence", "position")
+"""Heads that tell one of several classes."""
 _WANTED = {
     "model_type": "bert",
     "position_embedding_type": "absolute",
@@ -95,7 +107,7 @@ def config_from_transformers(values: Mapping[str, Any], weights: Mapping[str, Te
         raise UserError(
             f"{source}: tie_word_embeddings: expected true, got false; only tied MLM decoders can be loaded"
         )
-    pooled = [kind for kind in ("nsp", "sequence") if kind in heads]
+    pooled = [kind for kind in ("nsp", *PROBLEMS) if kind in heads]
     if pooled and not pooler:
         raise UserError(f"{source}: the {pooled[0]} head reads the pooler, which the weights lack; restore them")
     encoder = {key: values[key] for key in _ENCODER} | {key: values.get(key, own) for key, own in _DEFAULTS.items()}
@@ -141,18 +153,23 @@ def _classifier(values: Mapping[str, Any], n_classes: int, source: str) -> dict[
             f"{source}: the weights hold a classifier; expected architectures to name BertForSequenceClassification or "
             f"BertForTokenClassification, got {json.dumps(values.get('architectures'))}; name one of them"
         )
-    problem = values.get("problem_type") or "single_label_classification"
-    if problem != "single_label_classification" or n_classes < 2:
-        raise UserError(
-            f"{source}: expected a classifier of two or more classes of which one is true, got {problem} with "
-            f"{n_classes}; only such can be loaded"
-        )
+    (kind,) = kinds
+    if kind == "sequence":
+        problem = values.get("problem_type") or PROBLEMS["number" if n_classes == 1 else "sequence"]
+        found = [name for name, one in PROBLEMS.items() if one == problem]
+        if not found or ((n_classes < 2) != (problem == PROBLEMS["number"]) and problem != PROBLEMS["several"]):
+            raise UserError(
+                f"{source}: expected single_label_classification of several classes, multi_label_classification, or "
+                f"regression of one number, got {json.dumps(problem)} with {n_classes}; only such can be loaded"
+            )
+        (kind,) = found
+    elif n_classes < 2:
+        raise UserError(f"{source}: expected two or more classes of words, got {n_classes}; only such can be loaded")
     names = values.get("id2label") or {str(i): f"LABEL_{i}" for i in range(n_classes)}  # transformers' own default
     if not isinstance(names, dict) or names.keys() != {str(i) for i in range(n_classes)}:
         raise UserError(
             f"{source}: id2label: expected names for 0 to {n_classes - 1}, got {json.dumps(names)}; name each"
         )
-    (kind,) = kinds
     dropout = values.get("classifier_dropout")
     if dropout is None:
         dropout = values.get("hidden_dropout_prob", _DEFAULTS["hidden_dropout_prob"])
@@ -186,9 +203,9 @@ def unlike_bert(config: ModelConfig) -> str:
     for name, head in heads.items():
         odd |= {
             f'heads.{name}.kind "{head.kind}"': name != head.kind or head.kind not in _CLASS_OF,
-            f'heads.{name}.pool "{head.pool}"': head.kind == "sequence" and head.pool != "cls",
-            f"heads.{name} of {len(head.classes)} classes": head.kind in _LABELLED and len(head.classes) < 2,
-            f"heads.{name} without a pooler": head.kind in ("nsp", "sequence") and not config.pooler,
+            f'heads.{name}.pool "{head.pool}"': head.kind in PROBLEMS and head.pool != "cls",
+            f"heads.{name} of {len(head.classes)} classes": head.kind in _ONE_OF and len(head.classes) < 2,
+            f"heads.{name} without a pooler": head.kind in ("nsp", *PROBLEMS) and not config.pooler,
         }
     kinds = {head.kind for head in heads.values()}
     odd[f"heads {' and '.join(heads)} in one model"] = len(kinds) > 1 and kinds != {"mlm", "nsp"}
@@ -220,6 +237,8 @@ def config_to_transformers(config: ModelConfig) -> dict[str, Any]:
             "label2id": {label: i for i, label in enumerate(classes)},
             "classifier_dropout": heads[kind].dropout,
         }
+        if kind in PROBLEMS:
+            values["problem_type"] = PROBLEMS[kind]
     if own := {kind: told for kind, head in heads.items() if (told := _untold(head))}:
         values[OURS] = {"heads": own}
     return values

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from bothways.config import ModelConfig
 from bothways.files import write_json
 from bothways.model import Model
 from bothways.text.folder import CONFIG
@@ -16,7 +17,8 @@ from bothways.weights import WEIGHTS, write_weights
 def save_folder(folder: Path, model: Model, weights: Mapping[str, Tensor] | None = None, *, bare: bool = False) -> None:
     """Writes `config.json` and `model.safetensors`, which `load_folder` takes.
 
-    A model of BERT's form is written as transformers writes it: its names, its config, the tied decoder not again.
+    A model of BERT's form is written as transformers writes it: its names, its config, the tied decoder not again. It
+    has no word for a number's mean and spread in training, which become part of the head's weights.
 
     Args:
         folder: where to; it must exist.
@@ -31,7 +33,8 @@ def save_folder(folder: Path, model: Model, weights: Mapping[str, Tensor] | None
     if unlike_bert(model.config) and not bare:
         values = model.config.model_dump(mode="json")
     else:
-        values, weights = config_to_transformers(model.config), to_transformers(weights)
+        config, weights = _in_own_unit(model.config, weights)
+        values, weights = config_to_transformers(config), to_transformers(weights)
         values["dtype"] = str(next(iter(weights.values())).dtype).removeprefix("torch.")
         if bare:
             values.pop(OURS, None)
@@ -39,3 +42,14 @@ def save_folder(folder: Path, model: Model, weights: Mapping[str, Tensor] | None
             weights = {name.removeprefix("bert."): tensor for name, tensor in weights.items()}
     write_weights(folder / WEIGHTS, weights)
     write_json(folder / CONFIG, values)
+
+
+def _in_own_unit(config: ModelConfig, weights: Mapping[str, Tensor]) -> tuple[ModelConfig, Mapping[str, Tensor]]:
+    """Returns a model whose head of numbers tells them in their own unit, not standardised."""
+    for name, head in config.heads.items():
+        if head.kind == "number":
+            weight, bias = (f"heads.{name}.linear.{part}" for part in ("weight", "bias"))
+            weights = {**weights, weight: weights[weight] * head.sd, bias: weights[bias] * head.sd + head.mean}
+            plain = head.model_copy(update={"mean": 0.0, "sd": 1.0})
+            config = config.model_copy(update={"heads": {**config.heads, name: plain}})
+    return config, weights
