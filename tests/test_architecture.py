@@ -33,8 +33,8 @@ MAY_IMPORT = {
     "report": {"errors", "files"},
     "walkthrough": set(),
     "nn": TO_MODEL | {"eeg", "training"},
-    "sklearn": BELOW_RUN,
     "run": BELOW_RUN,
+    "sklearn": BELOW_RUN | {"run"},
     "cli": {"errors", "config", "run"},
     "__init__": {"run"},  # `bothways.load`, imported when it is called
     "__main__": {"cli"},

@@ -10,7 +10,7 @@ from bothways.text.examples import TextSource, Tokenised, tokenise, told
 from bothways.text.folder import Loaded, load_folder
 from bothways.text.hf import from_transformers, to_transformers
 from bothways.text.hf_config import config_to_transformers, unlike_bert
-from bothways.text.labelled import LabelledText, LabelledTexts, classes_of, like_empty
+from bothways.text.labelled import LabelledText, LabelledTexts, classes_of, label_name, like_empty
 from bothways.text.preparing import prepare_corpus
 from bothways.text.saving import save_folder
 from bothways.text.scoring import (
@@ -77,6 +77,7 @@ __all__ = [
     "from_transformers",
     "hide",
     "is_corpus",
+    "label_name",
     "like_empty",
     "load_folder",
     "load_tokenizer",

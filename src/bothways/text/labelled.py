@@ -155,15 +155,15 @@ class LabelledTexts:
 
     def _label(self, value: Any, path: Path, row: int) -> Label:
         if self.kind == "several":
-            parts = value if isinstance(value, list | tuple) else _SEPARATORS.split(_text(value) or "")
+            parts = value if isinstance(value, list | tuple) else _SEPARATORS.split(label_name(value) or "")
             if value is MISSING or value is None or (isinstance(value, str) and value.strip().lower() in _NO_LABEL):
                 return None
-            return tuple(sorted({one for part in parts if (one := _text(part)) is not None}))
+            return tuple(sorted({one for part in parts if (one := label_name(part)) is not None}))
         if isinstance(value, list | tuple | dict):
             raise UserError(
                 f"{path}: row {row}: expected one label, got {value!r}; for any number of classes set labels=several"
             )
-        label = _text(value)
+        label = label_name(value)
         if label is None or self.kind == "classes":
             return label
         try:
@@ -178,8 +178,8 @@ class LabelledTexts:
         self.notes.setdefault(code, []).append(message)
 
 
-def _text(value: Any) -> str | None:
-    """Returns a label as it is written; whole numbers without the `.0` that tables put behind them."""
+def label_name(value: Any) -> str | None:
+    """Returns a label as it is written, or none; whole numbers without the `.0` that tables put behind them."""
     if value is MISSING or value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, bool):

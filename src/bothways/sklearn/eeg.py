@@ -1,8 +1,7 @@
-"""The encoder as an estimator of scikit-learn: trials and labels in, a fitted classifier out."""
+"""The encoder as an estimator of trials: labels in, a fitted classifier out."""
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +16,13 @@ from torch import Tensor
 
 from bothways import eeg
 from bothways.config import FinetuneConfig, HeadConfig, ModelConfig, SignalConfig, load_config, validate
-from bothways.errors import BothwaysWarning, UserError
+from bothways.errors import BothwaysWarning
 from bothways.evaluation import LinearControl, classification_metrics, how_good, ridge_probe
 from bothways.heads import Batch
 from bothways.model import Model, check_sizes, load_weights
 from bothways.progress import quiet
+from bothways.sklearn.common import InputError, check_is_one_of, for_scikit_learn
 from bothways.training import cls_features, infer, load_config_of, load_tensors, run_at, train
-
-__all__ = ["EEGClassifier", "InputError"]
-
-
-class InputError(UserError, ValueError):
-    """A `UserError` that scikit-learn, too, takes for a mistake in what an estimator was given."""
 
 
 class EEGClassifier(ClassifierMixin, BaseEstimator):
@@ -125,7 +119,7 @@ class EEGClassifier(ClassifierMixin, BaseEstimator):
         if len(self.classes_) < 2:
             raise InputError(f"y: expected two classes or more, got 1 class, {self.classes_[0]}; label others, too")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        with _for_scikit_learn(), quiet(not self.verbose):
+        with for_scikit_learn(), quiet(not self.verbose):
             self._fit(X, labels, None if groups is None else np.asarray(groups), seed)
         return self
 
@@ -239,7 +233,7 @@ class EEGClassifier(ClassifierMixin, BaseEstimator):
         check_consistent_length(X, groups)
         if not eeg.is_epochs(X):
             self._check_shape(X)
-        with _for_scikit_learn():
+        with for_scikit_learn():
             recording = self._as_fitted(eeg.read_trials(X, self.ch_names, self.sfreq_hz, self.unit))
             self._check_shape(X)
             owners = self._owners(len(X), None if groups is None else np.asarray(groups))
@@ -394,26 +388,6 @@ class EEGClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.two_d_array, tags.input_tags.three_d_array = False, True
         tags.input_tags.allow_nan = True
         return tags
-
-
-def check_is_one_of(name: str, value: Any, known: Sequence[str]) -> None:
-    """Refuses a word that is none of those known.
-
-    Raises:
-        InputError: it is not.
-    """
-    if value not in known:
-        raise InputError(f"{name}: expected {' or '.join(map(repr, known))}, got {value!r}; choose one")
-
-
-@contextmanager
-def _for_scikit_learn() -> Iterator[None]:
-    try:
-        yield
-    except InputError:
-        raise
-    except UserError as problem:
-        raise InputError(str(problem)) from None
 
 
 def class_logits(model: Model, batch: Batch) -> Tensor:
