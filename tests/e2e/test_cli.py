@@ -25,7 +25,7 @@ EEG = ("check", "paste", "prepare", "split", "pretrain", "finetune", "evaluate",
 CURVES = ("labels", "channels")
 TEXT = (
     "tokenizer", "prepare", "pretrain", "show", "fill-mask", "embed", "evaluate", "finetune", "predict", "import",
-    "export",
+    "export", "curve",
 )  # fmt: skip
 Call = Callable[..., tuple[int, str, str]]
 

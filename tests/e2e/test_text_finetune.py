@@ -343,7 +343,68 @@ def test_tagging_by_the_command(
     (tmp_path / "bad.conll").write_text("cat B-ANIMAL\nmat B_THING\n")
     command = ("text", "finetune", "--from", bert, "--out", tmp_path / "x", "--set", "task=tag", "--data")
     assert "bad.conll" in fails(*command, tmp_path / "bad.conll")
-    assert "frozen = true belongs to" in fails(*command, data, "--set", "frozen=true")
+    wrong = fails(*command, data, "--frozen", "--set", "features=mean")
+    assert "features: expected last or last_four to tag, got mean; choose one" in wrong
+
+
+@pytest.mark.parametrize("features", ["", "last_four"])
+@pytest.mark.parametrize("head", ["logistic", "closed_form"])
+def test_words_are_tagged_by_a_frozen_encoder(bert: Path, tmp_path: Path, features: str, head: str) -> None:
+    """The head gives what scikit-learn's own model gives on the vectors of first pieces; the encoder stays."""
+    lines = ["the Über cat sat", "sitting cats on mat .", "ab the cab"]  # of several pieces some
+    tags = ["O O B-ANIMAL O", "O B-ANIMAL O B-THING O", "O O B-THING"]
+    words = [line.split() for line in lines]
+    blocks = ["".join(f"{word} {tag}\n" for word, tag in zip(line, own.split())) for line, own in zip(words, tags)]
+    (tmp_path / "train.conll").write_text("\n".join(blocks), encoding="utf-8")
+    changes = ["task=tag", "frozen=true", f"frozen_head={head}", "validation_fraction=0"]
+    changes += [f"features={features}"] if features else []
+    result = run.text_finetune(bert, tmp_path / "train.conll", tmp_path / "run", changes=changes)
+    assert (result["steps"], result["strength"]) == (0, 0.1 if head == "logistic" else None)
+    before, after = load_folder(bert), load_folder(tmp_path / "run")
+    own = after.model.state_dict()
+    for name, tensor in before.model.state_dict().items():
+        if name.startswith(("embedding.", "encoder.")):
+            assert own[name].equal(tensor)
+    theirs, tokenizer = (
+        transformers.BertModel.from_pretrained(bert),
+        transformers.BertTokenizerFast(f"{bert}/vocab.txt"),
+    )
+    vectors = []
+    for line in words:
+        encoded = tokenizer(line, is_split_into_words=True, return_tensors="pt")
+        with torch.no_grad():
+            states = theirs(**encoded, output_hidden_states=True).hidden_states
+        state = torch.stack(states[-2:]).mean(0)[0] if features == "last_four" else states[-1][0]
+        vectors += [state[encoded.word_ids().index(word)].double().numpy() for word in range(len(line))]
+    x, y = np.array(vectors), np.array(" ".join(tags).split())
+    x = (x - x.mean(0)) / x.std(0)
+    discriminants = LinearDiscriminantAnalysis("lsqr", shrinkage="auto")
+    wanted = (LogisticRegression(C=0.1, max_iter=5000) if head == "logistic" else discriminants).fit(x, y)
+    found = run.text_predict(tmp_path / "run", tmp_path / "train.conll")["predictions"]
+    assert [tag for one in found for tag in one["tags"]] == wanted.predict(x).tolist()
+    sure = np.concatenate([one["probabilities"] for one in found])
+    np.testing.assert_allclose(sure, wanted.predict_proba(x).max(1), atol=2e-4)
+    if not features:
+        opened = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "run")
+        with torch.no_grad():
+            logits = opened(**encoded).logits[0, 1]  # of the last sentence's first word
+        np.testing.assert_allclose(found[-1]["probabilities"][0], logits.softmax(0).max(), atol=1e-5)
+
+
+def test_validation_words_choose_the_penalty_of_frozen_tags(bert: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.conll").write_text(CONLL * 3)
+    (tmp_path / "dev.conll").write_text("cat B-ANIMAL\nmat B-NEW\n")
+    (tmp_path / "other.conll").write_text("mat B-NEW\n")
+    data, changes = tmp_path / "train.conll", ["task=tag", "frozen=true", "class_weights=balanced"]
+    chosen = run.text_finetune(bert, data, tmp_path / "a", validation=tmp_path / "dev.conll", changes=changes)
+    assert chosen["strength"] == 1.0  # what is measured on is trained on, too: the weaker the penalty, the better
+    assert chosen["validation"]["types"]["NEW"]["recall"] == 0
+    none = run.text_finetune(bert, data, tmp_path / "b", validation=tmp_path / "other.conll", changes=changes)
+    assert none["strength"] == 0.1  # no word has a tag that is learned
+    (tmp_path / "few.conll").write_text("cat B-ANIMAL\nmat O\n")
+    changes = ["task=tag", "frozen=true", "frozen_head=closed_form", "validation_fraction=0"]
+    with pytest.raises(UserError, match="expected more than 2 labels of 2 classes for closed_form, got 2; label more"):
+        run.text_finetune(bert, tmp_path / "few.conll", tmp_path / "c", changes=changes)
 
 
 def test_a_tag_that_was_never_trained_on_is_missed(tagger: tuple[Path, Path, dict[str, Any]], tmp_path: Path) -> None:

@@ -75,6 +75,43 @@ def test_a_bert_there_and_back(tmp_path: Path, bothways: Call, name: str) -> Non
     assert values.get("id2label") == ({"0": "no", "1": "maybe", "2": "yes"} if labels else None)
 
 
+@pytest.mark.parametrize(
+    ("problem", "names"),
+    [
+        ("single_label_classification", ["no", "maybe", "yes"]),
+        ("multi_label_classification", ["slow", "loud"]),
+        ("regression", ["stars"]),
+    ],
+)
+def test_predictions_of_a_classifier_there_and_back_are_transformers_own(
+    tmp_path: Path, problem: str, names: list[str]
+) -> None:
+    kind, texts = transformers.BertForSequenceClassification, ["the cat sat", "Über, the mat!", "on"]
+    theirs = save_bert(tmp_path / "theirs", kind, id2label=dict(enumerate(names)), problem_type=problem)
+    tokenizer = transformers.BertTokenizerFast(str(tmp_path / "theirs" / "vocab.txt"))
+    with torch.no_grad():
+        logits = theirs(**tokenizer(texts, padding=True, return_tensors="pt")).logits
+    wanted = {
+        "single_label_classification": logits.softmax(1), "multi_label_classification": logits.sigmoid(),
+        "regression": logits,
+    }[problem].numpy()  # fmt: skip
+    run.text_import(tmp_path / "theirs", tmp_path / "ours")
+    run.text_export(tmp_path / "ours", tmp_path / "back")
+    for one in ("theirs", "ours", "back"):
+        found = run.text_predict(tmp_path / one, texts=texts)["predictions"]
+        said = [[*row["probabilities"].values()] if problem != "regression" else [row["prediction"]] for row in found]
+        np.testing.assert_allclose(said, wanted, atol=1e-5)
+        if problem == "multi_label_classification":
+            there = [[name for name, p in zip(names, row) if p >= 0.5] for row in wanted]
+            assert [row["prediction"] for row in found] == there
+        config = json.loads((tmp_path / one / "config.json").read_text())
+        assert config["problem_type"] == problem
+        assert config["id2label"] == {str(i): name for i, name in enumerate(names)}
+    given, back = (load_file(tmp_path / one / "model.safetensors") for one in ("theirs", "back"))
+    assert given.keys() == back.keys()
+    assert all(torch.equal(tensor, back[name]) for name, tensor in given.items())
+
+
 def test_what_import_says_and_keeps(folder: Path, tmp_path: Path, bothways: Call) -> None:
     edit_weights(folder, drop=["cls.seq_relationship"], add={"crf.weight": torch.ones(2)})
     (folder / "README.md").write_text("---\nlicense: mit\n---\n")

@@ -26,6 +26,7 @@ from bothways.config import (
     TrainingConfig,
     load_config,
     to_toml,
+    validate,
 )
 from bothways.errors import BothwaysWarning, UserError
 
@@ -233,6 +234,26 @@ def test_a_weight_of_what_is_not_learned_warns() -> None:
 def test_a_setting_of_text_without_effect_warns(changes: list[str], named: str) -> None:
     with pytest.warns(BothwaysWarning, match=f"^{named} has no effect: "):
         load_config(TextFinetuneConfig, changes=changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["task='answer'"], 'frozen = true belongs to task = "classify" or "tag"; to answer, all weights are trained'),
+        (["task='tag'", "features='cls'"], "features: expected last or last_four to tag, got cls; choose one"),
+        (["features='last'"], "features: expected cls or mean or last_four to classify, got last; choose one"),
+    ],
+)
+def test_what_a_frozen_encoder_cannot_give(changes: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        load_config(TextFinetuneConfig, changes=["frozen=true", *changes])
+
+
+def test_features_of_words_are_the_last_layers_if_none_are_named() -> None:
+    assert load_config(TextFinetuneConfig, changes=["frozen=true"]).features == "mean"
+    settings = load_config(TextFinetuneConfig, changes=["frozen=true", "task='tag'"])
+    assert settings.features == "last"
+    assert validate(TextFinetuneConfig, settings.model_dump()) == settings
 
 
 def test_steps_or_minutes_end_a_run_instead_of_epochs() -> None:

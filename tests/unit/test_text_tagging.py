@@ -29,6 +29,7 @@ from bothways.text import (
     spans,
     tag_classes,
     word_probabilities,
+    word_vectors,
 )
 from bothways.text.tokenizer import SPECIAL, bert_tokenizer
 from bothways.training import Source, train
@@ -208,6 +209,18 @@ def test_probabilities_equal_transformers(tmp_path: Path) -> None:
             wanted = theirs(**encoded).logits[0, firsts].softmax(1)
         np.testing.assert_allclose(ours, wanted, atol=1e-5)
     assert word_probabilities(loaded.model, TagSource([], loaded.tokenizer, ["a", "b", "c"], 20)) == []
+
+
+def test_the_heads_linear_layer_makes_probabilities_of_vectors(letters: Tokenizer) -> None:
+    """Word by word, in windows, too."""
+    source = TagSource([of_sizes([1, 2, 3] * 6), of_sizes([4]), of_sizes([]), of_sizes([2, 1])], letters, CLASSES, 12)
+    assert len(source) > 4
+    model, told = model_for(letters, CLASSES), []
+    vectors = word_vectors(model, source, told.append)
+    assert (vectors.shape, sum(told)) == ((21, 32), len(source))
+    with torch.no_grad():
+        found = model.heads["position"].linear(torch.from_numpy(vectors)).softmax(1)
+    np.testing.assert_allclose(found, np.concatenate(word_probabilities(model, source)), atol=1e-6)
 
 
 def test_a_few_sentences_are_learned(letters: Tokenizer) -> None:

@@ -171,8 +171,9 @@ class TextFinetuneConfig(Settings):
     number_loss: Literal["mse", "smooth_l1"] = "mse"
     frozen: bool = False
     """Leave the encoder as it is: its vectors are computed once, and a linear head is fitted to them."""
-    features: Literal["cls", "mean", "last_four"] = "mean"
-    """Of `frozen`: [CLS], the mean of the tokens, or that of the mean of the last four layers."""
+    features: Literal["cls", "mean", "last", "last_four"] = "mean"
+    """Of `frozen`: [CLS], the mean of the tokens, or that of the mean of the last four layers. To tag, of each word's
+    first piece: `last`, the last layer, which is taken if none is named, or the mean of the last four."""
     frozen_head: Literal["logistic", "closed_form"] = "logistic"
     """`closed_form`: linear discriminants with a shrunk covariance. A number is always a ridge regression."""
     scratch: bool = False
@@ -198,8 +199,20 @@ class TextFinetuneConfig(Settings):
             return {"epochs": None, **values}
         return values
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_words(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("task") == "tag" and values.get("frozen"):
+            return {"features": "last", **values}
+        return values
+
     @model_validator(mode="after")
     def _check(self) -> "TextFinetuneConfig":
-        if self.task != "classify" and self.frozen:
-            raise ValueError(f'frozen = true belongs to task = "classify"; to {self.task}, all weights are trained')
+        if not self.frozen:
+            return self
+        if self.task == "answer":
+            raise ValueError('frozen = true belongs to task = "classify" or "tag"; to answer, all weights are trained')
+        known = ("last", "last_four") if self.task == "tag" else ("cls", "mean", "last_four")
+        if self.features not in known:
+            raise ValueError(f"features: expected {' or '.join(known)} to {self.task}, got {self.features}; choose one")
         return self

@@ -12,10 +12,11 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 from bothways import text
 from bothways.config import TextFinetuneConfig
 from bothways.errors import UserError
-from bothways.heads import Batch, Sequence
+from bothways.heads import IGNORED, Batch, Position, Sequence
 from bothways.model import Model
 from bothways.progress import progress
 from bothways.run.text_classify import Classify, Rows
+from bothways.run.text_tag import Sentences, Tag
 from bothways.training import join
 
 C = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
@@ -35,15 +36,16 @@ def pooled(model: Model, batch: Batch) -> Float[torch.Tensor, "B D"]:
 
 def fit_frozen(
     model: Model,
-    task: Classify,
-    parts: dict[str, tuple[Rows, text.Tokenised]],
+    task: Classify | Tag,
+    parts: dict[str, tuple[Rows | Sentences, text.Tokenised | text.TagSource]],
     pad_id: int,
     settings: TextFinetuneConfig,
 ) -> dict[str, Any]:
     """Fits the model's head to its frozen vectors, in place.
 
     A logistic regression of standardised vectors, or in closed form linear discriminants with a covariance that is
-    shrunk (Ledoit and Wolf 2004); of a number a ridge regression. Of a text in windows the vectors are averaged.
+    shrunk (Ledoit and Wolf 2004); of a number a ridge regression. Of a text in windows the vectors are averaged. A word
+    has the vector of its first piece (Devlin et al. 2019, section 5.3).
 
     Args:
         model: with its one head.
@@ -56,15 +58,17 @@ def fit_frozen(
         `seconds`, `sequences_per_s` (vectors computed), `strength` (C or alpha; None in closed form of classes).
 
     Raises:
-        UserError: the model has no vectors that are finite.
+        UserError: the model has no vectors that are finite, or too few labels for a closed form.
     """
     started = time.monotonic()
     vectors = {name: vectors_of(model, tokens, pad_id, f"vectors, {name}") for name, (_, tokens) in parts.items()}
     seconds = time.monotonic() - started
-    targets = {name: task.targets(rows) for name, (rows, _) in parts.items()}
+    targets: dict[str, np.ndarray] = {name: task.targets(rows) for name, (rows, _) in parts.items()}  # type: ignore[arg-type]
+    if isinstance(task, Tag):
+        vectors, targets = _of_known_tags(vectors, targets)
     weight, bias, used = fit_head(task, settings, vectors, targets)
     (head,) = model.heads.values()
-    assert isinstance(head, Sequence)
+    assert isinstance(head, Sequence | Position)
     with torch.no_grad():
         head.linear.weight.copy_(torch.from_numpy(weight))
         head.linear.bias.copy_(torch.from_numpy(bias))
@@ -72,27 +76,42 @@ def fit_frozen(
     return {"seconds": time.monotonic() - started, "sequences_per_s": n / max(seconds, 1e-9), "strength": used}
 
 
-def vectors_of(model: Model, tokens: text.Tokenised, pad_id: int, title: str) -> Float[np.ndarray, "n D"]:
-    """Returns what a model's head for whole texts reads of each text; of one in windows the mean.
+def vectors_of(
+    model: Model, tokens: text.Tokenised | text.TagSource, pad_id: int, title: str
+) -> Float[np.ndarray, "n D"]:
+    """Returns what a model's head reads of each text, of one in windows the mean; or of each word of sentences.
 
     Raises:
         UserError: they are not finite.
     """
     model.to(join().device).eval()
-    with progress(title, int(tokens.first_window[-1]), "windows") as meter:
-        vectors = text.told(model, tokens, pad_id, pooled, meter.advance)
+    if isinstance(tokens, text.TagSource):
+        with progress(title, len(tokens), "windows") as meter:
+            vectors = text.word_vectors(model, tokens, meter.advance)
+    else:
+        with progress(title, int(tokens.first_window[-1]), "windows") as meter:
+            vectors = text.told(model, tokens, pad_id, pooled, meter.advance)
     if not np.isfinite(vectors).all():
         raise UserError("the encoder's vectors are not finite; take another model")
     return vectors
 
 
+def _of_known_tags(
+    vectors: dict[str, np.ndarray], targets: dict[str, np.ndarray]
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Returns the words whose tag is learned; without a part that has none."""
+    known = {name: of != IGNORED for name, of in targets.items()}
+    kept = [name for name, some in known.items() if some.any()]
+    return {name: vectors[name][known[name]] for name in kept}, {name: targets[name][known[name]] for name in kept}
+
+
 def with_features(settings: TextFinetuneConfig) -> TextFinetuneConfig:
     """Returns settings that pool as the features of a frozen encoder are pooled."""
-    return settings.model_copy(update={"pool": "cls" if settings.features == "cls" else "mean"})
+    return settings.model_copy(update={"pool": "mean" if settings.features in ("mean", "last_four") else "cls"})
 
 
 def fit_head(
-    task: Classify,
+    task: Classify | Tag,
     settings: TextFinetuneConfig,
     vectors: dict[str, np.ndarray],
     targets: dict[str, np.ndarray],
@@ -125,7 +144,7 @@ def fit_head(
     return weight / scale, bias - weight @ (mean / scale), used
 
 
-def _strengths(task: Classify, settings: TextFinetuneConfig, *, chosen: bool) -> tuple[float, ...]:
+def _strengths(task: Classify | Tag, settings: TextFinetuneConfig, *, chosen: bool) -> tuple[float, ...]:
     """Returns what is tried: strengths that the validation texts choose from, or one."""
     if task.kind == "number" or settings.frozen_head == "closed_form":
         return (0.0,)
@@ -133,7 +152,7 @@ def _strengths(task: Classify, settings: TextFinetuneConfig, *, chosen: bool) ->
 
 
 def _fitted(
-    task: Classify, settings: TextFinetuneConfig, x: np.ndarray, targets: np.ndarray, strength: float
+    task: Classify | Tag, settings: TextFinetuneConfig, x: np.ndarray, targets: np.ndarray, strength: float
 ) -> tuple[np.ndarray, np.ndarray, float | None]:
     """Returns weights [k D], biases [k] and the strength that was used."""
     if task.kind == "number":
@@ -149,6 +168,11 @@ def _fitted(
             continue
         if settings.frozen_head == "closed_form":
             k = len(np.unique(own))
+            if len(own) <= k:
+                raise UserError(
+                    f"frozen_head: expected more than {k} labels of {k} classes for closed_form, got {len(own)}; label "
+                    "more, or set frozen_head=logistic"
+                )
             priors = np.full(k, 1 / k) if balanced else None
             fitted = LinearDiscriminantAnalysis("lsqr", shrinkage="auto", priors=priors).fit(x, own)
         else:
@@ -161,7 +185,7 @@ def _fitted(
     return weight, bias, None if settings.frozen_head == "closed_form" else strength
 
 
-def _loss(task: Classify, scores: np.ndarray, targets: np.ndarray) -> float:
+def _loss(task: Classify | Tag, scores: np.ndarray, targets: np.ndarray) -> float:
     """Returns the loss that the head would be trained with."""
     s, t = torch.from_numpy(scores), torch.from_numpy(targets)
     if task.kind == "number":

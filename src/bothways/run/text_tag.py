@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int
 
 from bothways import text
 from bothways.config import HeadConfig, TextFinetuneConfig
 from bothways.errors import UserError
 from bothways.evaluation import entity_metrics, recognise_scheme
+from bothways.heads import IGNORED
 from bothways.model import Model
 from bothways.progress import progress
 from bothways.run.text_data import Labelled
@@ -96,6 +98,11 @@ class Tag:
         return HeadConfig(
             kind="position", classes=self.classes, class_weights=self.weights, dropout=settings.head_dropout
         )
+
+    def targets(self, data: Sentences) -> Int[np.ndarray, " n"]:
+        """Returns the class of each word, of all sentences in order; IGNORED where a tag is none of them."""
+        number = {tag: i for i, tag in enumerate(self.classes)}
+        return np.array([number.get(tag, IGNORED) for row in data.rows for tag in row.tags or ()], np.int64)
 
     def prepare(
         self,

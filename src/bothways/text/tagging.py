@@ -10,7 +10,7 @@ from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
 from bothways.errors import UserError
-from bothways.heads import IGNORED
+from bothways.heads import IGNORED, Batch
 from bothways.model import Model
 from bothways.tags import entities_of
 from bothways.text.batching import by_length, most_tokens, padded
@@ -120,29 +120,68 @@ class TagSource:
         return np.array([self._cls_id, *self._ids[self._first[start] : self._first[stop]], self._sep_id])
 
 
-@torch.inference_mode()
 def word_probabilities(
     model: Model, source: TagSource, advance: Callable[[int], None] = lambda n: None
 ) -> list[Float32[np.ndarray, "_ k"]]:
-    """Returns of each sentence the probability of each class at each word; windows of like length go together.
+    """Returns of each sentence the probability of each class at each word.
 
     Args:
         model: in eval mode, wherever it is, with a head "position" for the source's classes.
         source: the sentences.
         advance: told the number of finished windows.
     """
+
+    def read(model: Model, batch: Batch) -> Tensor:
+        return model(batch, with_losses=False).predictions["position"].float().softmax(1)
+
+    return source.by_sentence(of_words(model, source, len(source.classes), read, advance))
+
+
+def word_vectors(
+    model: Model, source: TagSource, advance: Callable[[int], None] = lambda n: None
+) -> Float32[np.ndarray, "n D"]:
+    """Returns what the encoder gives at each word's first piece, of all sentences' words in order.
+
+    Args:
+        model: in eval mode, wherever it is; `encoder.mixed_layers` says of how many layers it is the mean.
+        source: the sentences.
+        advance: told the number of finished windows.
+    """
+
+    def read(model: Model, batch: Batch) -> Tensor:
+        embedded = model.embedding(batch)
+        return model.encoder(embedded.hidden, embedded.attention_mask).values
+
+    return of_words(model, source, model.config.encoder.hidden_size, read, advance)
+
+
+@torch.inference_mode()
+def of_words(
+    model: Model,
+    source: TagSource,
+    width: int,
+    read: Callable[[Model, Batch], Tensor],
+    advance: Callable[[int], None] = lambda n: None,
+) -> Float32[np.ndarray, "n k"]:
+    """Returns what a model says at each word's first piece; windows of like length are computed together.
+
+    Args:
+        model: in eval mode, wherever it is.
+        source: the sentences.
+        width: k.
+        read: what is wanted of a batch, a row for each real token, [R k].
+        advance: told the number of finished windows.
+    """
     device = next(model.parameters()).device
-    found = np.zeros((sum(len(one.words) for one in source.sentences), len(source.classes)), np.float32)
+    found = np.zeros((sum(len(one.words) for one in source.sentences), width), np.float32)
     for chosen in by_length(source.lengths, most_tokens(device)):
-        batch = {name: one.to(device) for name, one in source.batch(chosen, np.zeros_like(chosen)).items()}
-        scores = model(batch, with_losses=False).predictions["position"]  # [R k], a row for each real token
+        said = read(model, {name: one.to(device) for name, one in source.batch(chosen, np.zeros_like(chosen)).items()})
         places, words = zip(*(source.places(i) for i in chosen.tolist()))
         ends = np.cumsum(source.lengths[chosen])
         rows = np.concatenate([place + end - n for place, end, n in zip(places, ends, source.lengths[chosen])])
-        probabilities = scores[torch.from_numpy(rows).to(device)].float().softmax(1)
-        found[np.concatenate(words)] = probabilities.cpu().numpy()
+        found[np.concatenate(words)] = said[torch.from_numpy(rows).to(device)].float().cpu().numpy()
         advance(len(chosen))
-    return source.by_sentence(found)
+    return found
 
 
 def best_tags(probabilities: Sequence[Float[np.ndarray, "_ k"]], classes: Sequence[str]) -> list[list[str]]:
