@@ -30,7 +30,7 @@ from bothways.run.onnx_graph import (
 from bothways.run.onnx_inputs import decided, draw, example_size, sizes
 from bothways.run.onnx_measure import FIGURES, OfEEG, OfText, figures, labelled_data
 from bothways.run.pretrained import load_pretrained
-from bothways.run.text_model import TextModel, length_of, open_model, settings_of
+from bothways.run.text_model import TextModel, length_of, opened_model, settings_of
 from bothways.training import MANIFEST, RECIPE, load_manifest, load_recipe, run_at
 
 SUFFIX = ".onnx"
@@ -111,12 +111,18 @@ def export_onnx(
             has several heads for labels, or none to measure; a file is there; or the file differs from the model.
     """
     out, data = Path(out), [data] if isinstance(data, str | Path) else list(data)
-    tokens_file, small_file = out.with_suffix(".tokenizer.json"), out.with_name(f"{out.stem}-int8{SUFFIX}")
-    _check_files(out, [out, tokens_file, *([small_file] if int8 else [])], [run, *data], overwrite)
+    tokens_file, small_file = out.with_suffix(f".{TOKENIZER}"), out.with_name(f"{out.stem}-int8{SUFFIX}")
+    if out.suffix != SUFFIX:
+        raise UserError(f"{out}: expected a name that ends in {SUFFIX}; choose one")
+    _check_files([out, *([small_file] if int8 else [])], [run, *data], overwrite)
     check_libraries()
     folder = run_at(Path(run))
     model = load_pretrained(folder)
-    opened = None if model.tokenizer is None else open_model(folder)
+    assert model.load_report is not None
+    opened = None
+    if model.tokenizer is not None:
+        opened = opened_model(folder, text.Loaded(model, model.tokenizer, model.load_report))
+        _check_files([tokens_file], [run, *data], overwrite)
     try:
         padded = Padded(model, vectors=vectors)
     except UserError as problem:
@@ -166,8 +172,9 @@ def export_onnx(
         write_bytes(tokens_file, tokens)
     if int8:
         write_bytes(small_file, small_content)
+    elif small_file.exists():
+        notes.append(f"{small_file} is of an earlier export")
     write_bytes(out, content)
-    assert model.load_report is not None
     return {
         "run": str(folder), "out": str(out), "tokenizer": None if opened is None else str(tokens_file),
         "bytes": len(content), "facts": facts, "largest_difference": largest, "tolerance": TOLERANCE,
@@ -177,11 +184,11 @@ def export_onnx(
     }  # fmt: skip
 
 
-def _check_files(out: Path, files: Sequence[Path], inputs: Sequence[str | Path], overwrite: bool) -> None:
+def _check_files(files: Sequence[Path], inputs: Sequence[str | Path], overwrite: bool) -> None:
     """Refuses, before any work, names that cannot be written; only plain files are ever replaced."""
-    if out.suffix != SUFFIX:
-        raise UserError(f"{out}: expected a name that ends in {SUFFIX}; choose one")
     for file in files:
+        if file.is_dir():
+            raise UserError(f"{file}: expected a file to write, got a folder; choose another --out")
         if not (overwrite and file.is_file()):
             check_output(file, inputs=inputs)
 
