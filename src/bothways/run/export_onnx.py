@@ -156,7 +156,7 @@ def export_onnx(
         if int8:
             small_content = to_bytes(quantise(graph, model.config), {FACTS: _json(facts | {"int8": True})})
             small = Session(small_content)
-            batches = [draw(model, compared[-1], number) for number in range(100, 100 + _DRAWN)]
+            batches = [draw(model, compared[1], number) for number in range(100, 100 + _DRAWN)]
             apart = _apart(session, small, batches, model, kind)
             meter.advance(note="int8")
     if int8 and labelled is None:
