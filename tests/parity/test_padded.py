@@ -89,3 +89,19 @@ def test_the_mean_of_text_is_that_of_embed() -> None:
     found = Padded(model).outputs(batch)["mean"]
     hidden = model.encoder(model.embedding(batch).hidden[1:2, :6]).values  # six tokens without padding
     np.testing.assert_allclose(found[1].detach(), hidden.mean(0).detach(), atol=1e-5)
+
+
+def test_the_mean_of_eeg_is_that_of_features() -> None:
+    model, batch = build(GRAPHS["eeg vectors"]), batch_of(GRAPHS["eeg vectors"])
+    found = Padded(model).outputs(batch)
+    np.testing.assert_allclose(found["mean"].detach(), model.features(batch, "mean").detach(), atol=1e-5)
+    np.testing.assert_allclose(found["cls"].detach(), model.features(batch).detach(), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in GRAPHS if name.startswith("eeg")])
+def test_a_window_of_which_nothing_is_real(name: str) -> None:
+    model, batch = build(GRAPHS[name]), batch_of(GRAPHS[name])
+    batch["patch_mask"][0] = False
+    found = Padded(model).outputs(batch)
+    for key, one in own_outputs(model, batch).items():
+        np.testing.assert_allclose(found[key].detach(), one, rtol=1e-5, atol=1e-5, err_msg=key)
