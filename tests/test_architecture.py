@@ -14,7 +14,7 @@ LONGEST = 500  # lines of one file
 
 FOUNDATIONS = {"errors", "files", "draws", "progress", "workers", "making", "weights", "tags"}
 TO_MODEL = FOUNDATIONS | {"config", "masking", "encoder", "heads", "model"}
-BELOW_RUN = TO_MODEL | {"eeg", "text", "training", "evaluation", "inspection", "report", "walkthrough"}
+BELOW_RUN = TO_MODEL | {"padded", "eeg", "text", "training", "evaluation", "inspection", "report", "walkthrough"}
 # The table of the document. `errors` is open to every room but the walkthrough: each may have to refuse input.
 MAY_IMPORT = {
     **dict.fromkeys(FOUNDATIONS, FOUNDATIONS),
@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "encoder": {"errors", "config"},
     "heads": {"errors", "config", "encoder"},
     "model": {"errors", "config", "encoder", "heads"},
+    "padded": {"errors", "config", "encoder", "heads", "model"},
     "eeg": TO_MODEL,
     "text": TO_MODEL,
     "training": TO_MODEL,

@@ -8,7 +8,7 @@ classifier (pre-norm, no final norm, no QKV bias); see `config.EncoderConfig`. L
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -46,6 +46,11 @@ class Embedded:
     """The word embedding, for a decoder tied to it."""
     moments: Int[Tensor, " L"] | None = None
     """Position -> the moment it belongs to, [CLS] being 0: several electrodes share one. None = each is its own."""
+
+    def without_idle_mask(self) -> "Embedded":
+        """Returns the same without an attention mask that hides nothing: attention is faster without one."""
+        idle = self.attention_mask is not None and bool(self.attention_mask.all())
+        return replace(self, attention_mask=None) if idle else self
 
 
 @dataclass(frozen=True)
@@ -90,8 +95,9 @@ def first_positions(like: Bool[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
 class Layout:
     """Where the flat tokens lie in a padded [B L]; `index` None = everywhere."""
 
-    batch: int
-    length: int
+    batch: int | torch.SymInt
+    length: int | torch.SymInt
+    """Symbols while a model is traced (`padded.py`)."""
     index: Int[Tensor, " T"] | None
 
     @classmethod

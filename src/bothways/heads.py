@@ -174,10 +174,13 @@ class MaskedLanguageModel(Head):
 
     def forward(self, rows: Rows, embedded: Embedded, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "R V"]:
         """Scores every token of the vocabulary at the positions of `rows`."""
+        return self.scores(rows.take(self.rows(embedded)), embedded)
+
+    def scores(self, hidden: Float[Tensor, "R D"], embedded: Embedded) -> Float[Tensor, "R V"]:
+        """Scores every token of the vocabulary for each row of the encoder's output."""
         if embedded.table is None:
             raise ValueError("the MLM decoder is tied to the word embedding; this front end has none")
-        hidden = self.norm(self.activation(self.dense(rows.take(self.rows(embedded)))))
-        return F.linear(hidden, embedded.table, self.bias)
+        return F.linear(self.norm(self.activation(self.dense(hidden))), embedded.table, self.bias)
 
     def count(self, embedded: Embedded, batch: Batch) -> Float[Tensor, ""]:
         """Returns the number of masked positions that have a label."""

@@ -100,6 +100,7 @@ def test_the_script_is_the_same() -> None:
         *(f"eeg {name}" for name in EEG),
         *(f"eeg curve {name}" for name in CURVES),
         *(f"text {name}" for name in TEXT),
+        "export onnx",
         "walkthrough",
     ],
 )
@@ -119,7 +120,9 @@ def test_every_command_is_a_function() -> None:
     assert {command.name for command in cli.curve.registered_commands} == set(CURVES)
     of_text = {(c.name or c.callback.__name__).replace("_", "-") for c in cli.text.registered_commands if c.callback}
     assert of_text == set(TEXT)
-    functions |= {f"text_{name.replace('-', '_')}" for name in TEXT}
+    (exported,) = cli.export.registered_commands
+    assert exported.callback is not None
+    functions |= {f"text_{name.replace('-', '_')}" for name in TEXT} | {exported.callback.__name__}
     assert set(run.__all__) == {*functions, "Pretrained", "load_pretrained"}
 
 

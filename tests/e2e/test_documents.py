@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from transformers import BertForPreTraining
 
@@ -96,11 +97,33 @@ def test_the_walkthroughs(chain: Chain, tmp_path: Path) -> None:
 def test_the_python_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
-    (example,) = blocks("python")
+    example = blocks("python")[0]
     names: dict[str, dict] = {}
     exec(example, names)
     assert names["result"]["subjects"] == 12
     assert set(names["result"]["reconstruction"]) == {"samples", "spectrum"}
+
+
+def test_a_model_without_python(bothways: Call, chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "test.csv").write_text("text,label\n" + "a cat,good\nthe mat,bad\nthe cat,good\na mat,bad\n" * 2)
+    save_bert(tmp_path / "bert", BertForPreTraining)
+    run.text_finetune(
+        "bert", "test.csv", "classifier", changes=["training.steps=2", "training.batch_size=4", "validation_fraction=0"]
+    )
+    (tmp_path / "finetuned").symlink_to(chain.finetuned)
+    (tmp_path / "store").symlink_to(chain.store)
+    commands = [line.split("#")[0] for line in blocks("")[4].splitlines()]
+    assert len(commands) == 2
+    for command in commands:
+        code, _, err = bothways(*shlex.split(command)[1:])
+        assert code == 0, err
+    _, example = blocks("python")
+    names: dict[str, np.ndarray] = {}
+    exec(example, names)
+    told = run.text_predict("classifier", texts=["a fine film", "dull"])["predictions"]
+    wanted = [list(one["probabilities"].values()) for one in told]
+    np.testing.assert_allclose(names["probabilities"], wanted, atol=1e-5)
 
 
 def test_make_targets_of_the_readme_exist() -> None:

@@ -3,6 +3,7 @@
 from bothways.cli.closer import curve
 from bothways.cli.commands import app, eeg
 from bothways.cli.entry import main
+from bothways.cli.export import export
 from bothways.cli.making import paste
 from bothways.cli.printing import out
 from bothways.cli.text_commands import text
@@ -15,6 +16,7 @@ __all__ = [
     "app",
     "curve",
     "eeg",
+    "export",
     "fill_mask",
     "main",
     "out",

@@ -155,7 +155,11 @@ class PatchEmbedding(nn.Module):
         self.spectrum_sd.copy_(sd.clamp_min(1e-3))
 
     def forward(self, batch: Mapping[str, Tensor]) -> Embedded:
-        """Embeds a batch.
+        """Embeds a batch; without a mask where all patches are real. See `embed`."""
+        return self.embed(batch).without_idle_mask()
+
+    def embed(self, batch: Mapping[str, Tensor]) -> Embedded:
+        """Embeds a batch; where nothing is hidden, what is computed does not depend on its values.
 
         Args:
             batch: `signals` [B C S] (robust SD units, S a whole number of patches), `log_scale_uv` [B C],
@@ -177,7 +181,7 @@ class PatchEmbedding(nn.Module):
             tokens = self.patches(torch.cat([features[name] for name in self.config.features], dim=2))
         content = self.E_patch(self.patch(tokens))  # [B T D]
         place = self._place(batch, real.shape)  # [B L D]
-        cls = self.cls.expand(len(content), 1, -1)
+        cls = self.cls.expand(content.shape[0], 1, -1)
         self.Z0(torch.cat([cls, content], dim=1) + place)
         masked = batch.get("masked")
         targets: dict[str, Tensor] = {}
@@ -198,7 +202,7 @@ class PatchEmbedding(nn.Module):
         moments = torch.arange(1, real.shape[2] + 1, device=real.device).repeat(real.shape[1])  # [T]
         return Embedded(
             hidden,
-            None if bool(attention_mask.all()) else attention_mask,
+            attention_mask,
             masked,
             place,
             targets,
@@ -224,12 +228,14 @@ class PatchEmbedding(nn.Module):
                 )
             time = self.time.weight[: n_patches + 1]
         else:
-            time = sinusoids(n_patches + 1, len(weight)).to(weight)
+            # A symbol of a model that is traced is no key of a cache.
+            code = sinusoids if isinstance(n_patches, int) else position_code
+            time = code(n_patches + 1, weight.shape[0]).to(weight)
         place = time[1:].repeat(n_groups, 1).expand(n_batch, -1, -1)  # [B T D]
         if not self.together:
             with torch.autocast(weight.device.type, enabled=False):
                 where = self._electrodes(batch["positions"])  # [B C D]
-            place = place + where.repeat_interleave(n_patches, dim=1)
+            place = place + where[:, :, None].expand(-1, -1, n_patches, -1).flatten(1, 2)  # [B T D]
         return torch.cat([time[:1].expand(n_batch, 1, -1), place], dim=1)
 
     def _electrodes(self, positions: Float[Tensor, "B C 2 3"]) -> Float[Tensor, "B C D"]:
@@ -242,18 +248,18 @@ class PatchEmbedding(nn.Module):
         return anode + self.cathode(code[:, :, 1])
 
 
+def position_code(length: int | torch.SymInt, size: int) -> Float[Tensor, "length size"]:
+    """Returns the sinusoidal position code (Vaswani et al. 2017, section 3.5), in float64."""
+    position = torch.arange(length, dtype=torch.float64)[:, None]  # type: ignore[arg-type]
+    rates = torch.exp(-math.log(10000.0) * torch.arange(0, size, 2, dtype=torch.float64) / size)
+    angles = position * rates
+    return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)[:, :size]
+
+
 @lru_cache(maxsize=16)
 def sinusoids(length: int, size: int) -> Float[Tensor, "length size"]:
-    """Returns the sinusoidal position code (Vaswani et al. 2017, section 3.5), in float64.
-
-    One tensor for all who ask: not to be changed in place.
-    """
-    position = torch.arange(length, dtype=torch.float64)[:, None]
-    rates = torch.exp(-math.log(10000.0) * torch.arange(0, size, 2, dtype=torch.float64) / size)
-    code = torch.zeros(length, size, dtype=torch.float64)
-    code[:, 0::2] = (position * rates).sin()
-    code[:, 1::2] = (position * rates[: size // 2]).cos()
-    return code
+    """Returns `position_code`, one tensor for all who ask: not to be changed in place."""
+    return position_code(length, size)
 
 
 def build_embedding(config: ModelConfig) -> PatchEmbedding:

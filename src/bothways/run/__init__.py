@@ -5,6 +5,7 @@ from bothways.run.check import check
 from bothways.run.compare import compare
 from bothways.run.embed import embed
 from bothways.run.evaluate import evaluate
+from bothways.run.export_onnx import export_onnx
 from bothways.run.finetune import finetune
 from bothways.run.label_curve import label_curve
 from bothways.run.paste import paste
@@ -35,6 +36,7 @@ __all__ = [
     "compare",
     "embed",
     "evaluate",
+    "export_onnx",
     "finetune",
     "label_curve",
     "load_pretrained",

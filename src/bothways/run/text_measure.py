@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from bothways.config import TextTask
 from bothways.errors import UserError
 from bothways.evaluation import classification_metrics, constant_controls, majority
+from bothways.model import Model
 from bothways.run.text_answer import Answer, read_questions
 from bothways.run.text_classify import Classify, Rows, read_rows
 from bothways.run.text_data import seen_before
@@ -35,9 +37,45 @@ def text_measure(model: str | Path, paths: str | Path | Sequence[str | Path]) ->
     Raises:
         UserError: no such model or head, no such columns, or no text with a label that it knows.
     """
-    paths = [paths] if isinstance(paths, str | Path) else list(paths)
     opened = open_model(model)
+    one = to_measure(opened, [paths] if isinstance(paths, str | Path) else list(paths))
+    task, labels = one.task, one.name == "classify"
+    return {
+        "model": str(opened.folder), "task": one.name, "labels": task.kind, "classes": list(task.classes),
+        "texts": len(one.rows), "metrics": one.evaluate(opened.model, "evaluate"),
+        "controls": _controls(task, one.rows, opened) if labels else {},
+        "unknown": task.unknown(one.labelled) if labels else {}, "seen": one.seen,
+        "too_long": task.n_too_long(one.made), "data": one.told, "notes": one.notes,
+        "load_report": opened.report.as_dict(),
+    }  # fmt: skip
+
+
+class ToMeasure(NamedTuple):
+    """Labelled texts, ready for any model of the same task."""
+
+    name: TextTask
+    task: Any
+    labelled: Any
+    rows: Any
+    """Of `labelled`, those whose labels the run knows."""
+    made: Any
+    """As a model reads them."""
+    pad_id: int
+    seen: int | None
+    told: dict[str, Any]
+    """Of the files."""
+    notes: list[str]
+
+    def evaluate(self, model: Model, title: str) -> dict[str, Any]:
+        """Returns how well a model tells them; see `evaluate` of the task."""
+        found: dict[str, Any] = self.task.evaluate(model, self.made, self.rows, self.pad_id, title)
+        return found
+
+
+def to_measure(opened: TextModel, paths: Sequence[str | Path]) -> ToMeasure:
+    """Reads labelled texts for a run; see `text_measure`."""
     settings = settings_of(opened)
+    name: TextTask
     task: Any
     found: Any
     if (head := tag_head(opened)) is not None:
@@ -66,14 +104,7 @@ def text_measure(model: str | Path, paths: str | Path | Sequence[str | Path]) ->
     length = length_of(opened, settings)
     made = task.prepare(rows, opened.tokenizer, length, settings)
     notes += task.notes(made, "evaluated", length, settings)
-    labels = name == "classify"
-    return {
-        "model": str(opened.folder), "task": name, "labels": task.kind, "classes": list(task.classes),
-        "texts": len(rows), "metrics": task.evaluate(opened.model, made, rows, opened.tokenizer.pad_id, "evaluate"),
-        "controls": _controls(task, rows, opened) if labels else {},
-        "unknown": task.unknown(labelled) if labels else {}, "seen": seen,
-        "too_long": task.n_too_long(made), "data": found.told, "notes": notes, "load_report": opened.report.as_dict(),
-    }  # fmt: skip
+    return ToMeasure(name, task, labelled, rows, made, opened.tokenizer.pad_id, seen, found.told, notes)
 
 
 def _controls(task: Classify, rows: Rows, opened: TextModel) -> dict[str, Any]:

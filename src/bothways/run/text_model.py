@@ -37,10 +37,15 @@ def open_model(path: str | Path) -> TextModel:
     check_finished(folder)
     loaded = text.load_folder(folder)
     check_config(folder)
+    return opened_model(folder, loaded._replace(model=loaded.model.to(join().device).eval()))
+
+
+def opened_model(folder: Path, loaded: text.Loaded) -> TextModel:
+    """Returns a model that is loaded already as one that is opened; it is moved nowhere."""
     config = loaded.model.config.text
     assert config is not None
     length = min(_trained_length(folder) or config.max_position_embeddings, config.max_position_embeddings)
-    return TextModel(folder, loaded.model.to(join().device).eval(), loaded.tokenizer, loaded.report, length)
+    return TextModel(folder, loaded.model, loaded.tokenizer, loaded.report, length)
 
 
 def content_of_model(opened: TextModel) -> str:

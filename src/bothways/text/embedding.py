@@ -27,7 +27,11 @@ class TokenEmbedding(nn.Module):
         self.Z0 = nn.Identity()
 
     def forward(self, batch: Mapping[str, Tensor]) -> Embedded:
-        """Embeds token ids.
+        """Embeds token ids; without a mask where nothing is padding. See `embed`."""
+        return self.embed(batch).without_idle_mask()
+
+    def embed(self, batch: Mapping[str, Tensor]) -> Embedded:
+        """Embeds token ids; what is computed does not depend on their values.
 
         Args:
             batch: `input_ids` [B L]; optional `token_type_ids` [B L] (0 = A, 1 = B), `attention_mask` [B L]
@@ -42,12 +46,11 @@ class TokenEmbedding(nn.Module):
             raise UserError(
                 f"a text of {length} tokens is longer than the model's {self.max_length}; cut it or use windows"
             )
-        place: Float[Tensor, "B L D"] = self.position.weight[:length].expand(len(ids), -1, -1)
+        place: Float[Tensor, "B L D"] = self.position.weight[:length].expand(ids.shape[0], -1, -1)
         if self.segment is not None:
             place = place + self.segment(batch.get("token_type_ids", torch.zeros_like(ids)))
         hidden = self.dropout(self.norm(self.Z0(self.word(ids) + place)))
         real = batch.get("attention_mask")
-        real = None if real is None or bool(real.all()) else real.bool()
         labels = batch.get("mlm_labels")
         masked = None if labels is None else labels != -100
-        return Embedded(hidden, real, masked, place, table=self.word.weight)
+        return Embedded(hidden, None if real is None else real.bool(), masked, place, table=self.word.weight)
