@@ -131,6 +131,12 @@ def test_pairs_columns_and_numbers(bert: str) -> None:
     assert stars.score(X, [4.5] * 5 + [1.5] * 5) > 0.5
 
 
+def test_control_characters_are_spaces_in_fit_and_in_predict(fitted: TextClassifier) -> None:
+    np.testing.assert_array_equal(fitted.predict_proba(["the\x01cat"]), fitted.predict_proba(["the cat"]))
+    with pytest.raises(InputError):
+        fitted.predict(["\ud800"])
+
+
 def test_held_out_texts_are_others(bert: str) -> None:
     groups = np.repeat(np.arange(5), 2)
     order = [0, 5, 1, 6, 2, 7, 3, 8, 4, 9]
@@ -150,6 +156,8 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "missing": (["a", float("nan")], [0, 1], r"X\[1\]: expected text, got float nan"),
     "bytes": ([b"a", "b"], [0, 1], r"X\[0\]: expected text, got bytes"),
     "numbers": (np.zeros((4, 3)), [0, 1, 0, 1], "expected a text or a pair of texts in each row"),
+    "a set": ({"a", "b"}, [0, 1], "expected a list of texts, got set"),
+    "only empty texts": (["a", "b", "", " "], [0, 1, 2, 2], "got none with '2'"),
     "no label": (["a", "b"], ["", "x"], "expected labels that differ, and none empty"),
     "one class": (["a", "b"], [1, 1], "expected two classes or more, got 1"),
 }
@@ -172,6 +180,8 @@ def test_mistakes_in_settings(bert: str, tmp_path: Path) -> None:
         TextClassifier(bert, changes=("task=tag",)).fit(X, Y)
     with pytest.raises(InputError, match="expected a model"):
         TextClassifier(tmp_path / "none").fit(X, Y)
+    with pytest.raises(ValueError, match=r"(?i)type|nan|none"):
+        TextClassifier(bert).fit(["a", "b"], np.array(["x", None], dtype=object))
     with pytest.raises(ValueError, match="inconsistent numbers"):
         TextClassifier(bert).fit(X, Y[:-1])
     with pytest.raises(ValueError, match="NaN"):

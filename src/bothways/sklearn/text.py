@@ -3,6 +3,7 @@
 import json
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -92,9 +93,10 @@ class _TextEstimator(BaseEstimator):
         if (pairs[0][1] is not None) != self.pairs_:
             raise InputError(f"X: expected {'pairs of texts' if self.pairs_ else 'single texts'} as in fit, got others")
         seconds = [one[1] or "" for one in pairs] if self.pairs_ else None
-        made = text.tokenise(
-            self.tokenizer_, [one[0] for one in pairs], seconds, length=self.length_, too_long=self.too_long_
-        )
+        with for_scikit_learn():
+            made = text.tokenise(
+                self.tokenizer_, [one[0] for one in pairs], seconds, length=self.length_, too_long=self.too_long_
+            )
         if made.n_too_long:
             rule = "the mean of their windows is taken" if self.too_long_ == "windows" else "their ends are not read"
             longer = f"X: {made.n_too_long} of {len(pairs)} texts are longer than {self.length_} tokens: {rule}"
@@ -145,7 +147,11 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
         Raises:
             InputError: X, y, groups or a setting do not fit.
         """
-        if type_of_target(y, input_name="y") == "multilabel-indicator":
+        try:
+            kind = type_of_target(y, input_name="y")
+        except TypeError as problem:
+            raise InputError(f"y: expected labels of one type, got others ({problem}); leave missing out") from None
+        if kind == "multilabel-indicator":
             there = np.asarray(y.toarray() if hasattr(y, "toarray") else y)
             self.classes_ = np.arange(there.shape[1])
             labels: list[Any] = [list(map(str, np.flatnonzero(row))) for row in there]
@@ -166,6 +172,8 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
         (head,) = self.model_.config.heads.values()
         self.several_ = head.kind == "several"
         names = [text.label_name(str(one)) for one in self.classes_.tolist()]
+        if lacking := [name for name in names if name not in head.classes]:
+            raise InputError(f"y: expected a text that is not empty with each label, got none with {lacking[0]!r}")
         self._order = np.array([head.classes.index(name) for name in names])
         return self
 
@@ -224,7 +232,7 @@ class TextRegressor(RegressorMixin, _TextEstimator):
 
 def _texts(X: Any) -> list[tuple[str, str | None]]:
     """Returns texts, or pairs of them; refuses all else, and says where it stands."""
-    if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
+    if isinstance(X, str | bytes | dict | set | frozenset) or not hasattr(X, "__len__"):
         raise InputError(f"X: expected a list of texts, got {type(X).__name__}; one text is [text]")
     rows = X.to_numpy().tolist() if hasattr(X, "to_numpy") else X.tolist() if isinstance(X, np.ndarray) else list(X)
     if not rows:
@@ -241,4 +249,5 @@ def _texts(X: Any) -> list[tuple[str, str | None]]:
                 )
     if empty := sum(not any(one.strip() for one in row) for row in rows):
         warnings.warn(f"X: {empty} of {len(rows)} texts are empty", BothwaysWarning, stacklevel=4)
+    rows = [[text.clean(one, Counter()) for one in row] for row in rows]  # as where tables are read
     return [(row[0], row[1] if len(row) == 2 else None) for row in rows]

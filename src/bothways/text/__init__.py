@@ -28,7 +28,7 @@ from bothways.text.scoring import (
 from bothways.text.sentences import Splitter, split_sentences
 from bothways.text.sequences import IS_NEXT, NOT_NEXT, Example, SequenceSource, can_pair, divide, hide
 from bothways.text.squad import GoldAnswer, Question, Squad, read_squad, squad_of_lines
-from bothways.text.tables import TABLES
+from bothways.text.tables import TABLES, clean
 from bothways.text.tagging import TagSource, best_tags, spans, tag_classes, word_probabilities, word_vectors
 from bothways.text.tokenizer import Encoding, Tokenizer, load_tokenizer, tokenizer_files
 from bothways.text.vectors import Vectors, check_settings, embed, normalised, said_too_long, text_vectors, window_length
@@ -70,6 +70,7 @@ __all__ = [
     "check_settings",
     "check_windows",
     "classes_of",
+    "clean",
     "config_to_transformers",
     "divide",
     "draw_pairs",
