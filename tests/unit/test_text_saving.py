@@ -55,7 +55,7 @@ UNLIKE: dict[str, tuple[ModelConfig, str]] = {
     "padding": (changed(text={"pad_token_id": 40}), "text.pad_token_id 40"),
     "no padding": (changed(text={"pad_token_id": None}), ""),
     "pooler": (changed(pooler=False), "heads.nsp without a pooler"),
-    "kind": (changed(heads={"number": head("number", classes=["age"])}), 'heads.number.kind "number"'),
+    "a number": (changed(heads={"number": head("number", classes=["age"])}), ""),
     "name": (changed(heads={"next": head("nsp")}), 'heads.next.kind "nsp"'),
     "pool": (changed(heads={"sequence": head("sequence", classes=CLASSES, pool="mean")}), 'heads.sequence.pool "mean"'),
     "one class": (changed(heads={"position": head("position", classes=["a"])}), "heads.position of 1 classes"),
